@@ -1,0 +1,107 @@
+"""The command `harness`: finds the subcommand, runs it, and turns every error into one text and an exit status.
+
+Subcommands are imported when they are called, so that `harness --help` and the torch-free commands start at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from harness import __version__
+from harness.errors import ExitStatus, HarnessError, did_you_mean
+
+# name -> (module, one line of help). The module's function of the same name, with `_command` added, is the command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "boards": ("harness.cli.boards", "List the leaderboards, or load and show a problem folder."),
+    "init": ("harness.cli.init", "Write a starting file with the right header."),
+    "submit": ("harness.cli.submit", "Check, measure, record and rank a kernel file."),
+    "run": ("harness.cli.run", "The same as submit, recorded nowhere."),
+    "leaderboard": ("harness.cli.leaderboard", "Show a board's ranking."),
+    "history": ("harness.cli.history", "Show your submissions, their scores and what changed."),
+    "show": ("harness.cli.show", "Show one submission: code, cases, evidence, logs."),
+    "diff": ("harness.cli.diff", "Show what changed between two submissions, in code and figures."),
+    "lint": ("harness.cli.lint", "Prove that a board is sound."),
+    "doctor": ("harness.cli.doctor", "Say what this machine can do, what is missing and how to get it."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand's module only when that subcommand is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            hint = did_you_mean(args[0], list(COMMANDS))
+            raise click.UsageError(f"no command '{args[0]}'. {hint or 'harness --help lists them.'}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="harness")
+@click.option("--debug", is_flag=True, help="Show our own traceback when something goes wrong.")
+def cli(debug: bool) -> None:
+    """Submit a GPU kernel, prove it right, measure it, rank it, and see what changed.
+
+    \b
+    harness boards                          what can be solved
+    harness init vectoradd                  a file to start from
+    harness submit vectoradd.py             check, measure, record, rank
+    harness diff                            your last two submissions, side by side
+
+    Exit status: 0 passed; 1 the submission failed; 2 the request was wrong; 3 this machine can't do it.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its status. No traceback of ours reaches a user unless `--debug` is given."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        status = cli.main(args=arguments, prog_name="harness", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitStatus.BAD_REQUEST)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("harness: stopped by the user", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output is gone; there is nobody to tell
+        sys.exit(ExitStatus.PASSED)
+    except HarnessError as error:
+        if debug:
+            raise
+        click.echo(f"harness: {error}", err=True)
+        sys.exit(error.exit_status)
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(
+            f"harness: internal error: {type(error).__name__}: {error}\n"
+            "This is a fault of harness, not of your file. `harness --debug …` shows where; please report it.",
+            err=True,
+        )
+        sys.exit(ExitStatus.MACHINE_CANNOT)
+    sys.exit(status if isinstance(status, int) else ExitStatus.PASSED)
+
+
+if __name__ == "__main__":
+    main()
