@@ -1,0 +1,189 @@
+"""Medians, geometric means and their intervals.
+
+All times are nanoseconds. Sources: the order-statistic interval of a median is textbook (David and Nagaraja, *Order
+Statistics*, 7.1); the interval of a score combines its cases' intervals by the delta method, with no resampling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.boards.board import RankBy
+from harness.evaluation.record import Samples
+
+TAIL_ODDS = 40
+"""One in 40 is left to each tail, so intervals cover with 95 %."""
+FEWEST_FOR_INTERVAL = 6
+"""With five samples even the whole range covers the median with probability 0.9375 only."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A closed interval, in the unit of what it bounds; `low <= high`."""
+
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value in nanoseconds with its 95 % interval, None where the samples do not support one."""
+
+    value_ns: float
+    interval_ns: Interval | None
+
+    @property
+    def relative_half_width(self) -> float | None:
+        """Half the interval's width over the value, e.g. 0.01 for ± 1 %."""
+        return None if self.interval_ns is None else self.interval_ns.half_width / self.value_ns
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of the two middle ones. Raises ValueError on an empty sequence."""
+    if not values:
+        raise ValueError("the median of no values")
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return float(ordered[middle])
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """The narrowest symmetric pair of order statistics that covers the median with at least 95 %.
+
+    It holds for independent samples of any distribution: the number of samples below the median is
+    binomial(n, 1/2). None below 6 samples.
+    """
+    if len(values) < FEWEST_FOR_INTERVAL:
+        return None
+    ordered = sorted(values)
+    skipped = _order_statistic(len(ordered))
+    return Interval(float(ordered[skipped]), float(ordered[-1 - skipped]))
+
+
+def _order_statistic(count: int) -> int:
+    """How many samples to leave out at each end: the most for which both tails together stay within 5 %."""
+    tail = 0
+    for skipped in range(count // 2 + 1):
+        tail += math.comb(count, skipped)
+        if tail * TAIL_ODDS > 2**count:
+            return skipped - 1
+    raise AssertionError("the tail exceeds 5 % before the middle")
+
+
+def case_times_ns(samples: Samples) -> list[float]:
+    """Each timed call less the median of the no-op calls, in order.
+
+    Nothing is clipped: a single difference may be zero or negative by noise. Whether the figure means anything is
+    for `case_figure` to say, from the median.
+    """
+    overhead_ns = median(samples.overhead_ns) if samples.overhead_ns else 0.0
+    return [wall_ns - overhead_ns for wall_ns in samples.wall_ns]
+
+
+def case_figure(samples: Samples | None) -> Figure | None:
+    """The median of a case's times with its interval, or None when there is no meaningful figure.
+
+    That is when there are no samples, or when a call took no longer than a no-op call, so that the median difference
+    is not positive. The interval is that of the times widened by the uncertainty of the no-op median, which shifts all
+    times alike: the two half-widths are combined in quadrature on each side.
+    """
+    if samples is None or not samples.wall_ns:
+        return None
+    times_ns = case_times_ns(samples)
+    value_ns = median(times_ns)
+    if not value_ns > 0:
+        return None
+    interval = median_interval(times_ns)
+    if interval is not None and samples.overhead_ns:
+        overhead = median_interval(samples.overhead_ns)
+        interval = overhead and _widened(value_ns, interval, median(samples.overhead_ns), overhead)
+    return Figure(value_ns, interval)
+
+
+def _widened(value: float, interval: Interval, subtracted: float, subtracted_interval: Interval) -> Interval:
+    """The interval of a difference, from those of its two terms; `interval` is already shifted by `subtracted`."""
+    low = math.hypot(value - interval.low, subtracted_interval.high - subtracted)
+    high = math.hypot(interval.high - value, subtracted - subtracted_interval.low)
+    return Interval(value - low, value + high)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """exp of the mean logarithm. Raises ValueError on no values, and on zero, negative or non-finite ones."""
+    return math.exp(math.fsum(math.log(value) for value in _positive(values)) / len(values))
+
+
+def score_ns(rank_by: RankBy, medians_ns: Sequence[float]) -> float:
+    """The score of a board from its cases' medians, in grid order. Lower is better.
+
+    Raises ValueError on no values, on zero, negative or non-finite ones, and for `last` with more than one, as the
+    public service does.
+    """
+    values = _positive(medians_ns)
+    if rank_by is RankBy.GEOM:
+        return geometric_mean(values)
+    if rank_by is RankBy.MEAN:
+        return math.fsum(values) / len(values)
+    if len(values) != 1:
+        raise ValueError(f"ranking_by last takes one benchmark, not {len(values)}")
+    return float(values[0])
+
+
+def score(rank_by: RankBy, cases: Sequence[Figure | None]) -> Figure | None:
+    """The score with its interval. None when a case has no figure; the interval is None when a case has none.
+
+    The cases' errors are taken as independent, so their half-widths add in quadrature: of the logarithms for `geom`
+    (the derivative of log geomean by log x_i is 1/k), of the values for `mean`. The two sides are kept apart.
+    """
+    figures = [case for case in cases if case is not None]
+    if not figures or len(figures) < len(cases):
+        return None
+    value = score_ns(rank_by, [figure.value_ns for figure in figures])
+    intervals = [figure.interval_ns for figure in figures if figure.interval_ns is not None]
+    if len(intervals) < len(figures):
+        return Figure(value, None)
+    if rank_by is RankBy.GEOM:
+        if min(interval.low for interval in intervals) <= 0:
+            return Figure(value, None)  # a case whose interval reaches zero bounds no product
+        logs = [
+            (math.log(figure.value_ns), math.log(interval.low), math.log(interval.high))
+            for figure, interval in zip(figures, intervals, strict=True)
+        ]
+        low, high = _quadrature(logs)
+        return Figure(value, Interval(value * math.exp(-low), value * math.exp(high)))
+    values = [
+        (figure.value_ns, interval.low, interval.high) for figure, interval in zip(figures, intervals, strict=True)
+    ]
+    low, high = _quadrature(values)
+    return Figure(value, Interval(value - low, value + high))
+
+
+def ratio(new: Figure, old: Figure) -> tuple[float, Interval | None]:
+    """new / old and its interval, from both intervals' extremes (so it covers with more than 95 %)."""
+    value = new.value_ns / old.value_ns
+    if new.interval_ns is None or old.interval_ns is None or old.interval_ns.low <= 0:
+        return value, None
+    return value, Interval(new.interval_ns.low / old.interval_ns.high, new.interval_ns.high / old.interval_ns.low)
+
+
+def _quadrature(terms: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Half-widths below and above of the mean of (value, low, high) terms."""
+    low = math.sqrt(math.fsum((value - lower) ** 2 for value, lower, _ in terms)) / len(terms)
+    high = math.sqrt(math.fsum((upper - value) ** 2 for value, _, upper in terms)) / len(terms)
+    return low, high
+
+
+def _positive(values: Sequence[float]) -> Sequence[float]:
+    if not values:
+        raise ValueError("no values")
+    for value in values:
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{value} is not a positive finite time")
+    return values
