@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.boards.board import GridName, Spec
+from harness.boards.board import GridName, RankBy, Spec
 
 
 class Mode(StrEnum):
@@ -151,6 +151,8 @@ class EvaluationHeader:
     log: str
     """Path of the folder with the worker's logs."""
     cases_planned: int
+    ranking_by: RankBy = RankBy.GEOM
+    """How the board makes one score of its cases, kept here because a board may be gone or changed later."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar
 
 from harness.boards.board import GridName
@@ -44,7 +45,7 @@ class Entry:
     submission_id: int
     evaluation_id: int
     file_name: str
-    created_at: str
+    created_at: datetime
     score: Figure
     runs: int = 1
 

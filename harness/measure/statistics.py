@@ -117,7 +117,9 @@ def _widened(value: float, interval: Interval, subtracted: float, subtracted_int
 
 def geometric_mean(values: Sequence[float]) -> float:
     """exp of the mean logarithm. Raises ValueError on no values, and on zero, negative or non-finite ones."""
-    return math.exp(math.fsum(math.log(value) for value in _positive(values)) / len(values))
+    first = _positive(values)[0]
+    # Relative to the first value, so that equal values give exactly that value back.
+    return first * math.exp(math.fsum(math.log(value / first) for value in values) / len(values))
 
 
 def score_ns(rank_by: RankBy, medians_ns: Sequence[float]) -> float:

@@ -1,0 +1,36 @@
+"""The score of an evaluation: one rule, for recorded and unrecorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.evaluation.record import (
+    CaseKind,
+    CaseResult,
+    EvaluationHeader,
+    EvaluationOutcome,
+    ReasonCode,
+    Status,
+)
+from harness.measure.statistics import Figure, case_figure, score
+
+
+def evaluation_score(
+    header: EvaluationHeader, outcome: EvaluationOutcome, cases: Sequence[CaseResult]
+) -> Figure | None:
+    """The score of a passed evaluation over all its benchmark cases, in grid order.
+
+    None when it did not pass, when cases were left out (a score of part of a grid compares with nothing), when it ran
+    no benchmarks, and when a case has no meaningful figure.
+    """
+    if outcome.status is not Status.PASSED:
+        return None
+    if outcome.rank_reason is not None and outcome.rank_reason.code is ReasonCode.CASES_LEFT_OUT:
+        return None
+    benchmarks = sorted((case for case in cases if case.kind is CaseKind.BENCHMARK), key=lambda case: case.index)
+    if any(case.status is not Status.PASSED for case in benchmarks):
+        return None
+    try:
+        return score(header.ranking_by, [case_figure(case.samples) for case in benchmarks])
+    except ValueError:
+        return None  # `last` over several benchmarks, which the loader refuses before anything runs

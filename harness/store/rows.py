@@ -1,0 +1,96 @@
+"""What comes out of the store: values only, shared by the screens, the history and the commands that write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from harness.boards.board import GridName
+from harness.evaluation.record import (
+    CaseResult,
+    EvaluationHeader,
+    EvaluationOutcome,
+    Mode,
+    Protocol,
+    Reason,
+    Status,
+)
+from harness.measure.ranking import Rank, RankClass
+from harness.measure.scoring import evaluation_score
+from harness.measure.statistics import Figure
+
+
+@dataclass(frozen=True)
+class SubmissionRow:
+    """A submitted file. `previous` is the id of the same user's submission before it on the same board."""
+
+    id: int
+    leaderboard: str
+    user: str
+    file_name: str
+    sha256: str
+    created_at: datetime
+    gpus: tuple[str, ...] = ()
+    previous: int | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """An evaluation with its cases. `id` and `submission_id` are None for one that is recorded nowhere.
+
+    `outcome.status` is `running` until it ends. `rank` is the place its score holds against the best of every other
+    user in its rank class, None when it does not rank.
+    """
+
+    id: int | None
+    submission_id: int | None
+    header: EvaluationHeader
+    outcome: EvaluationOutcome
+    cases: tuple[CaseResult, ...]
+    score: Figure | None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    rank: Rank | None = None
+
+    @classmethod
+    def unrecorded(
+        cls, header: EvaluationHeader, outcome: EvaluationOutcome, cases: Sequence[CaseResult]
+    ) -> EvaluationRow:
+        """The row of an evaluation that no store knows, as `harness run` makes them."""
+        return cls(None, None, header, outcome, tuple(cases), evaluation_score(header, outcome, cases))
+
+    def rank_class(self, leaderboard: str) -> RankClass:
+        header = self.header
+        return RankClass(
+            leaderboard, header.grid, header.device.kind, header.device.name, header.protocol, header.isolation
+        )
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """One evaluation of one submission, without its cases; a submission without an evaluation has None from
+    `evaluation_id` on."""
+
+    id: int
+    leaderboard: str
+    user: str
+    file_name: str
+    sha256: str
+    created_at: datetime
+    evaluation_id: int | None
+    mode: Mode | None
+    status: Status | None
+    reason: Reason | None
+    rank_reason: Reason | None
+    rank_class: RankClass | None
+    interpreted: bool
+    score: Figure | None
+
+    @property
+    def comparable(self) -> tuple[str, GridName, str, str, Protocol] | None:
+        """What must agree before two scores are compared; None when this one is compared with nothing."""
+        if self.rank_class is None or self.score is None or self.interpreted:
+            return None
+        c = self.rank_class
+        return c.leaderboard, c.grid, c.device_kind, c.device, c.protocol

@@ -1,0 +1,114 @@
+"""The tables, in SQLAlchemy Core. Portable between SQLite and PostgreSQL: text, integers and floats only.
+
+`harness.store.codec` says what each column holds. A change here needs a migration and a new `SCHEMA_VERSION`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("leaderboard", Text, nullable=False),
+    Column("user_name", Text, nullable=False),  # `user` is a reserved word in PostgreSQL
+    Column("file_name", Text, nullable=False),
+    Column("source_sha256", String(64), ForeignKey("sources.sha256"), nullable=False),
+    Column("created_at", String(27), nullable=False),
+    Column("gpus", Text, nullable=False),
+    Index(None, "leaderboard", "user_name", "id"),
+    Index(None, "user_name", "id"),
+    sqlite_autoincrement=True,  # an id is never used twice, not even after a deletion
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", Integer, ForeignKey("submissions.id"), nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("grid", Text, nullable=False),
+    Column("ranking_by", Text, nullable=False),
+    Column("device_kind", Text, nullable=False),
+    Column("device_name", Text, nullable=False),
+    Column("device_details", Text, nullable=False),
+    Column("isolation", Text, nullable=False),
+    Column("interpreted", Boolean, nullable=False),
+    Column("seed", Text, nullable=False),
+    Column("versions", Text, nullable=False),
+    Column("log", Text, nullable=False),
+    Column("cases_planned", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("reason_code", Text),
+    Column("reason_message", Text),
+    Column("rank_reason_code", Text),
+    Column("rank_reason_message", Text),
+    Column("phases_s", Text, nullable=False),
+    Column("started_at", String(27), nullable=False),
+    Column("finished_at", String(27)),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("process_start", Text, nullable=False),
+    # Derived by harness.measure when the evaluation ends, so that a ranking need not read samples.
+    Column("score_ns", Double),
+    Column("score_low_ns", Double),
+    Column("score_high_ns", Double),
+    Index(None, "submission_id"),
+    Index(None, "status"),
+    sqlite_autoincrement=True,
+)
+
+case_results = Table(
+    "case_results",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("evaluation_id", Integer, ForeignKey("evaluations.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("idx", Integer, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("reason_code", Text),
+    Column("reason_message", Text),
+    Column("traceback", Text, nullable=False),
+    Column("wall_ns", Text),
+    Column("overhead_ns", Text),
+    Column("events_ns", Text),
+    Column("stop_rule", Text),
+    Column("flops", Double),
+    Column("bytes_moved", Double),
+    Column("speed_of_light_ns", Double),
+    Column("floor_ns", Double),
+    Column("notes", Text, nullable=False),
+    Column("seconds", Double, nullable=False),
+    UniqueConstraint("evaluation_id", "kind", "idx"),
+)

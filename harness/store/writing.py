@@ -1,0 +1,194 @@
+"""Writing the store, as the evaluation goes: every call is one committed transaction.
+
+Killing the process at any moment leaves a store that opens and holds every call that returned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import create_engine, event, insert, select, update
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from harness.errors import MachineError, RequestError
+from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
+from harness.measure.scoring import evaluation_score
+from harness.store import codec, schema
+from harness.store.location import BUSY_TIMEOUT_S, database_url, explain, sqlite_path
+from harness.store.migrate import upgrade
+from harness.store.process import this_process
+from harness.store.reading import check_version, connect_sqlite, mark_interrupted
+
+
+class Store:
+    """The writing side. Use `Store.open()`, and `close()` or a `with` block."""
+
+    def __init__(self, engine: Engine, where: str) -> None:
+        self._engine = engine
+        self._where = where
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Store:
+        """Open the store at `url` (default `location.database_url()`), made or migrated if need be.
+
+        Raises MachineError, with nothing changed, when it can't be written, is damaged, or is of a newer version.
+        """
+        path = sqlite_path(url or database_url())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if path.exists():
+                _prepare_existing(path)
+            engine = _engine(path)
+            with engine.begin() as connection:
+                upgrade(connection)
+        except (OSError, sqlite3.Error, SQLAlchemyError) as error:
+            raise explain(error, str(path)) from error
+        return cls(engine, str(path))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def add_submission(
+        self, leaderboard: str, user: str, file_name: str, source_text: str, gpus: Sequence[str] = ()
+    ) -> int:
+        """Record a submitted file; its id. The text is kept once, however often it is submitted."""
+        try:
+            sha256 = hashlib.sha256(source_text.encode("utf-8")).hexdigest()
+        except UnicodeEncodeError as error:
+            raise RequestError("the file is not UTF-8 text", where=file_name) from error
+        with self._transaction() as connection:
+            known = connection.execute(select(schema.sources.c.sha256).where(schema.sources.c.sha256 == sha256))
+            if known.first() is None:
+                connection.execute(insert(schema.sources).values(sha256=sha256, text=source_text))
+            return _insert(
+                connection,
+                schema.submissions,
+                leaderboard=leaderboard,
+                user_name=user,
+                file_name=file_name,
+                source_sha256=sha256,
+                created_at=_now(),
+                gpus=json.dumps(list(gpus)),
+            )
+
+    def begin_evaluation(self, submission_id: int, header: EvaluationHeader) -> int:
+        """Record that this process begins an evaluation; its id. It is `running` until `finish_evaluation`."""
+        process = this_process()
+        running = EvaluationOutcome(status=Status.RUNNING, reason=None)
+        with self._transaction() as connection:
+            return _insert(
+                connection,
+                schema.evaluations,
+                submission_id=submission_id,
+                **codec.header_columns(header),
+                **codec.outcome_columns(running),
+                started_at=_now(),
+                host=process.host,
+                pid=process.pid,
+                process_start=process.start,
+            )
+
+    def add_case(self, evaluation_id: int, case: CaseResult) -> None:
+        """Record one finished case. Each (kind, index) of an evaluation is recorded once."""
+        with self._transaction() as connection:
+            connection.execute(
+                insert(schema.case_results).values(evaluation_id=evaluation_id, **codec.case_columns(case))
+            )
+
+    def finish_evaluation(self, evaluation_id: int, outcome: EvaluationOutcome) -> None:
+        """Record how it ended, with the score that `harness.measure` derives from the recorded cases."""
+        evaluations, case_results = schema.evaluations, schema.case_results
+        with self._transaction() as connection:
+            row = connection.execute(select(evaluations).where(evaluations.c.id == evaluation_id)).mappings().one()
+            cases = connection.execute(
+                select(case_results).where(case_results.c.evaluation_id == evaluation_id).order_by(case_results.c.id)
+            ).mappings()
+            score = evaluation_score(codec.header_of(dict(row)), outcome, [codec.case_of(dict(case)) for case in cases])
+            connection.execute(
+                update(evaluations)
+                .where(evaluations.c.id == evaluation_id)
+                .values(**codec.outcome_columns(outcome), **codec.score_columns(score), finished_at=_now())
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise explain(error, self._where) from error
+
+
+def _prepare_existing(path: Path) -> None:
+    """Refuse what is not ours before anything is written; mark what was cut off."""
+    connection = connect_sqlite(path)
+    try:
+        if check_version(connection, path):
+            mark_interrupted(connection)
+    finally:
+        connection.close()
+
+
+def _engine(path: Path) -> Engine:
+    # No pool: between calls there is no open descriptor that a forked worker could inherit.
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S})
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # transactions are ours to begin, below, schema changes included
+        connection.execute("PRAGMA foreign_keys = ON")
+        _use_wal(connection)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later may fail at once when another wrote in between; one that
+        # takes the write lock at its start waits for it.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Readers never wait for the writer in WAL mode. The switch is made once, and SQLite does not wait to make it."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+            if mode != "wal":
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode == "wal":
+                return
+            raise MachineError(f"this file system gives SQLite no WAL mode (got {mode})", where="the store")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _insert(connection: Connection, table: Any, **values: Any) -> int:
+    key = connection.execute(insert(table).values(**values)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def _now() -> str:
+    return codec.time_text(datetime.now(UTC))
