@@ -84,7 +84,7 @@ def read_yaml(path: Path) -> Fields:
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise RequestError(f"not YAML: {str(error) or type(error).__name__}", where=str(path)) from error
     if not isinstance(content, dict):
-        kind = "empty" if content is None else f"holds a {_kind(content)}"
+        kind = "is empty" if content is None else f"holds a {_kind(content)}"
         raise RequestError(f"the file {kind}; it must hold keys with values", where=str(path))
     return Fields(content, str(path))
 
