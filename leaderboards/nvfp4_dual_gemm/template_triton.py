@@ -28,8 +28,8 @@ def e4m3(codes):
 
 
 @triton.jit
-def load_scaled(values_ptr, scales_ptr, rows, first_byte, row_count, k, TILE: tl.constexpr, BYTES: tl.constexpr):
-    """Values of even and of odd k, times their scales: two fp16 [TILE, BYTES]. Both products are exact in fp16."""
+def load_scaled(values_ptr, scales_ptr, rows, first_byte, row_count, k, BYTES: tl.constexpr):
+    """Values of even and of odd k, times their scales: two fp16 [rows, BYTES]. Both products are exact in fp16."""
     columns = first_byte + tl.arange(0, BYTES)
     inside = (rows < row_count)[:, None] & (columns < k // 2)[None, :]
     packed = tl.load(values_ptr + rows[:, None] * (k // 2) + columns[None, :], mask=inside, other=0)
@@ -52,11 +52,11 @@ def dual_kernel(
     gate = tl.zeros((TILE_M, TILE_N), tl.float32)
     linear = tl.zeros((TILE_M, TILE_N), tl.float32)
     for first_byte in range(0, k // 2, TILE_BYTES):
-        a_even, a_odd = load_scaled(a_ptr, sfa_ptr, row, first_byte, m, k, TILE_M, TILE_BYTES)
-        b_even, b_odd = load_scaled(b1_ptr, sfb1_ptr, column, first_byte, n, k, TILE_N, TILE_BYTES)
+        a_even, a_odd = load_scaled(a_ptr, sfa_ptr, row, first_byte, m, k, TILE_BYTES)
+        b_even, b_odd = load_scaled(b1_ptr, sfb1_ptr, column, first_byte, n, k, TILE_BYTES)
         gate = tl.dot(a_even, b_even.T, gate)
         gate = tl.dot(a_odd, b_odd.T, gate)
-        b_even, b_odd = load_scaled(b2_ptr, sfb2_ptr, column, first_byte, n, k, TILE_N, TILE_BYTES)
+        b_even, b_odd = load_scaled(b2_ptr, sfb2_ptr, column, first_byte, n, k, TILE_BYTES)
         linear = tl.dot(a_even, b_even.T, linear)
         linear = tl.dot(a_odd, b_odd.T, linear)
     result = gate / (1 + tl.exp(-gate)) * linear
