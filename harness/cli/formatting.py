@@ -21,7 +21,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 def format_time(figure: Figure | None) -> str:
     """`12.3 µs`: as many digits as the interval supports, three where there is none; `–` without a figure.
 
-    The last digit shown is that of the first digit of the interval's half-width.
+    The last digit shown is that of the second digit of the interval's half-width.
     """
     if figure is None:
         return "–"
@@ -53,9 +53,8 @@ def format_change(ratio: float) -> str:
 
 
 def format_ratio(ratio: float, interval: Interval | None) -> str:
-    """`0.877 [0.865, 0.889]`."""
-    text = f"{ratio:.3f}"
-    return text if interval is None else f"{text} [{interval.low:.3f}, {interval.high:.3f}]"
+    """`0.877 ± 1.4 %`, half the interval's width over the ratio."""
+    return f"{ratio:.3f} {format_spread(Figure(ratio, interval))}".rstrip()
 
 
 def format_share(part_ns: float | None, figure: Figure | None) -> str:
@@ -72,8 +71,9 @@ def format_case(spec: Spec) -> str:
 
 
 def format_moment(moment: datetime) -> str:
-    """Local time to the minute."""
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    """Local time: `Nov 30 02:14` in this year, `2024-11-30` in others."""
+    local = moment.astimezone()
+    return local.strftime("%b %d %H:%M" if local.year == datetime.now().astimezone().year else "%Y-%m-%d")
 
 
 def format_class(rank_class: RankClass) -> str:
@@ -124,5 +124,5 @@ def _decimals(value: float, half_width: float | None) -> int:
     wanted = _DIGITS_WITHOUT_INTERVAL - 1 - leading
     if half_width is not None:
         most = _MOST_DIGITS - 1 - leading
-        wanted = most if half_width <= 0 else min(most, -math.floor(math.log10(half_width)))
+        wanted = most if half_width <= 0 else min(most, 1 - math.floor(math.log10(half_width)))
     return max(0, wanted)

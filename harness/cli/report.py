@@ -1,11 +1,11 @@
-"""What an evaluation looks like: one JSON document and one screen, for `submit`, `run` and `show` alike."""
+"""The result screen of an evaluation, for `submit`, `run` and `show` alike; the JSON document comes along."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harness.boards.board import CaseValue
+from harness.cli.document import evaluation_document
 from harness.cli.formatting import (
     ending,
     format_case,
@@ -17,7 +17,7 @@ from harness.cli.formatting import (
     printable,
 )
 from harness.evaluation.record import CaseKind, CaseResult, Mode, Reason, Status
-from harness.measure.statistics import Figure, case_figure, median
+from harness.measure.statistics import case_figure
 from harness.store.rows import EvaluationRow, SubmissionRow
 
 if TYPE_CHECKING:
@@ -34,91 +34,6 @@ STATUS_STYLE = {
 }
 
 
-def evaluation_document(submission: SubmissionRow | None, evaluation: EvaluationRow | None) -> dict[str, Any]:
-    """The document of `submit --json`; `submission` is None for a run that is recorded nowhere.
-
-    Times are microseconds at full precision. `samples` counts the timed calls, `events_us` is the median of the device
-    events, `rank` the number alone.
-    """
-    return {
-        "submission": None if submission is None else submission_document(submission),
-        "evaluation": None if evaluation is None else _evaluation_part(evaluation),
-    }
-
-
-def submission_document(submission: SubmissionRow) -> dict[str, Any]:
-    return {
-        "id": submission.id,
-        "leaderboard": submission.leaderboard,
-        "user": submission.user,
-        "file_name": submission.file_name,
-        "sha256": submission.sha256,
-        "previous": submission.previous,
-    }
-
-
-def figure_us(figure: Figure | None) -> float | None:
-    return None if figure is None else figure.value_ns / 1e3
-
-
-def interval_us(figure: Figure | None) -> list[float] | None:
-    if figure is None or figure.interval_ns is None:
-        return None
-    return [figure.interval_ns.low / 1e3, figure.interval_ns.high / 1e3]
-
-
-def reason_document(reason: Reason | None) -> dict[str, str] | None:
-    return None if reason is None else {"code": reason.code.value, "message": reason.message}
-
-
-def _evaluation_part(evaluation: EvaluationRow) -> dict[str, Any]:
-    header, outcome = evaluation.header, evaluation.outcome
-    return {
-        "id": evaluation.id,
-        "mode": header.mode.value,
-        "protocol": header.protocol.value,
-        "grid": header.grid.value,
-        "device": header.device.name,
-        "isolation": header.isolation.value,
-        "status": outcome.status.value,
-        "reason": reason_document(outcome.reason or outcome.rank_reason),
-        "score_us": figure_us(evaluation.score),
-        "score_ci_us": interval_us(evaluation.score),
-        "rank": None if evaluation.rank is None else evaluation.rank.number,
-        "seed": header.seed,
-        "versions": dict(header.versions),
-        "log": header.log,
-        "cases": [_case_part(case) for case in evaluation.cases],
-    }
-
-
-def _case_part(case: CaseResult) -> dict[str, Any]:
-    figure = case_figure(case.samples)
-    events_ns = case.samples.events_ns if case.samples else ()
-    return {
-        "kind": case.kind.value,
-        "index": case.index,
-        "spec": {key: plain_value(value) for key, value in case.spec.items()},
-        "status": case.status.value,
-        "message": case.reason.message if case.reason else "",
-        "traceback": case.traceback,
-        "median_us": figure_us(figure),
-        "ci_us": interval_us(figure),
-        "samples": len(case.samples.wall_ns) if case.samples else 0,
-        "events_us": median(events_ns) / 1e3 if events_ns else None,
-        "speed_of_light_us": None if case.speed_of_light_ns is None else case.speed_of_light_ns / 1e3,
-    }
-
-
-def plain_value(value: CaseValue) -> Any:
-    """A case value as JSON has it; NaN and infinities, which JSON lacks, as text."""
-    if isinstance(value, tuple):
-        return [plain_value(item) for item in value]
-    if isinstance(value, float) and value - value != 0:
-        return str(value)
-    return value
-
-
 def render_evaluation(
     console: Console, submission: SubmissionRow | None, evaluation: EvaluationRow, *, with_notes: bool = False
 ) -> None:
@@ -133,6 +48,7 @@ def render_evaluation(
     _write_verdict(console, evaluation)
     _write_cases(console, evaluation)
     _write_failures(console, evaluation)
+    console.print()
     if with_notes:
         _write_notes(console, evaluation.cases)
     if evaluation.outcome.phases_s:
@@ -142,9 +58,15 @@ def render_evaluation(
         write(console, f"logs: {printable(header.log)}", style="dim")
 
 
-def write(console: Console, text: str, style: str = "") -> None:
-    """A paragraph of plain text, wrapped; square brackets in it mean nothing."""
-    console.print(text, style=style or None, markup=False, highlight=False)
+def write(console: Console, text: str, style: str = "", indent: int = 0) -> None:
+    """A paragraph of plain text, wrapped and indented; square brackets in it mean nothing."""
+    if not indent:
+        console.print(text, style=style or None, markup=False, highlight=False)
+        return
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
 
 
 def _submission_line(submission: SubmissionRow) -> str:
@@ -271,33 +193,20 @@ def _write_failures(console: Console, evaluation: EvaluationRow) -> None:
         spec = f" ({format_case(cases[0].spec)})" if len(cases) == 1 else ""
         write(console, f"{which}{spec}: {status.value}", style="red")
         if reason is not None:
-            write(console, _indented(_reason_text(reason)))
+            write(console, _reason_text(reason), indent=2)
         if traceback.strip():
-            write(console, _indented(ending(traceback, TRACEBACK_LINES)), style="dim")
+            write(console, ending(traceback, TRACEBACK_LINES), style="dim", indent=2)
     if len(groups) > FAILURES_SHOWN:
         write(console, f"\n… {len(groups) - FAILURES_SHOWN} further kinds of failure; --json has them all")
-    if groups:
-        console.print()
 
 
 def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
+    groups: dict[tuple[CaseKind, str], list[int]] = {}
     for case in cases:
         for note in case.notes:
-            write(console, f"{case.kind.value} {case.index}: {printable(note)}", style="dim")
+            groups.setdefault((case.kind, note), []).append(case.index)
+    for (kind, note), indices in groups.items():
+        write(console, f"{kind.value} {format_indices(indices)}: {printable(note)}", style="dim")
 
 
-def _indented(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())
-
-
-__all__ = [
-    "evaluation_document",
-    "figure_us",
-    "interval_us",
-    "plain_table",
-    "plain_value",
-    "reason_document",
-    "render_evaluation",
-    "submission_document",
-    "write",
-]
+__all__ = ["evaluation_document", "plain_table", "render_evaluation", "write"]

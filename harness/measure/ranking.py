@@ -61,7 +61,7 @@ class Rank:
         return f"{self.number}=" if self.tied else str(self.number)
 
 
-def may_rank(
+def why_unranked(
     *,
     mode: Mode,
     protocol: Protocol,
@@ -70,18 +70,24 @@ def may_rank(
     isolation: IsolationLevel,
     rank_reason: ReasonCode | None,
     unisolated_allowed: bool,
-) -> bool:
-    """Whether an evaluation takes part in the ranking.
+) -> ReasonCode | Mode | Status | None:
+    """None when an evaluation takes part in the ranking, else what keeps it out: its mode, its status or a reason.
 
-    Of all that keeps one out, only the lack of isolation can be lifted, by the store's owner.
+    Of all these only the lack of isolation can be lifted, by the store's owner.
     """
-    if mode is not Mode.LEADERBOARD or status is not Status.PASSED:
-        return False
-    if protocol is not Protocol.SEALED or interpreted:
-        return False
+    if mode is not Mode.LEADERBOARD:
+        return mode
+    if status is not Status.PASSED:
+        return status
+    if protocol is not Protocol.SEALED:
+        return ReasonCode.UNSEALED_PROTOCOL
+    if interpreted:
+        return ReasonCode.INTERPRETED
     if rank_reason not in (None, ReasonCode.NOT_ISOLATED):
-        return False
-    return unisolated_allowed or (isolation is not IsolationLevel.NONE and rank_reason is None)
+        return rank_reason
+    if (isolation is IsolationLevel.NONE or rank_reason is ReasonCode.NOT_ISOLATED) and not unisolated_allowed:
+        return ReasonCode.NOT_ISOLATED
+    return None
 
 
 K = TypeVar("K", bound=Hashable)

@@ -12,8 +12,8 @@ from typing import Any
 
 from harness.boards.board import GridName
 from harness.errors import MachineError
-from harness.evaluation.record import IsolationLevel, Mode, Protocol, Status
-from harness.measure.ranking import Entry, RankClass, best_per_user, may_rank, rank_among
+from harness.evaluation.record import IsolationLevel, Mode, Protocol, ReasonCode, Status
+from harness.measure.ranking import Entry, RankClass, best_per_user, rank_among, why_unranked
 from harness.store import codec, queries
 from harness.store.location import BUSY_TIMEOUT_S, database_url, explain, sqlite_path, unisolated_allowed
 from harness.store.process import ProcessIdentity, is_gone
@@ -89,8 +89,19 @@ class Reader:
 
     def entries(self, leaderboard: str) -> list[Entry]:
         """Every evaluation of the board that takes part in a ranking, of all rank classes, oldest first."""
-        rows = self._rows(queries.SCORED, {"leaderboard": leaderboard})
-        return [entry for row in rows if (entry := _entry(_history_row(row))) is not None]
+        return [_entry(row) for row in self._scored(leaderboard) if _why_unranked(row) is None]
+
+    def unranked(self, leaderboard: str) -> dict[ReasonCode, int]:
+        """How many evaluations of the board have a score and do not rank, by reason."""
+        counts: dict[ReasonCode, int] = {}
+        for row in self._scored(leaderboard):
+            reason = _why_unranked(row)
+            if isinstance(reason, ReasonCode):
+                counts[reason] = counts.get(reason, 0) + 1
+        return counts
+
+    def _scored(self, leaderboard: str) -> list[HistoryRow]:
+        return [_history_row(row) for row in self._rows(queries.SCORED, {"leaderboard": leaderboard})]
 
     def _submission(self, query: str, parameters: Mapping[str, Any]) -> SubmissionRow | None:
         rows = self._rows(query, parameters)
@@ -242,13 +253,12 @@ def _rank_class(row: codec.Row) -> RankClass:
     )
 
 
-def _entry(row: HistoryRow) -> Entry | None:
-    """The row as a ranking's entry; None when it does not rank."""
-    if row.evaluation_id is None or row.mode is None or row.status is None:
-        return None
-    if row.rank_class is None or row.score is None:
-        return None
-    if not may_rank(
+def _why_unranked(row: HistoryRow) -> ReasonCode | Mode | Status | None:
+    """What keeps an evaluated row out of the ranking; None when it ranks."""
+    assert row.mode is not None
+    assert row.status is not None
+    assert row.rank_class is not None
+    return why_unranked(
         mode=row.mode,
         protocol=row.rank_class.protocol,
         status=row.status,
@@ -256,8 +266,14 @@ def _entry(row: HistoryRow) -> Entry | None:
         isolation=row.rank_class.isolation,
         rank_reason=None if row.rank_reason is None else row.rank_reason.code,
         unisolated_allowed=unisolated_allowed(),
-    ):
-        return None
+    )
+
+
+def _entry(row: HistoryRow) -> Entry:
+    """A row that ranks, as a ranking's entry."""
+    assert row.rank_class is not None
+    assert row.evaluation_id is not None
+    assert row.score is not None
     return Entry(
         rank_class=row.rank_class,
         user=row.user,

@@ -1,0 +1,81 @@
+"""`harness show ID`: one submission, its code, its evaluations, its logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.document import evaluation_document
+from harness.cli.formatting import format_moment, printable
+from harness.cli.report import render_evaluation, write
+from harness.errors import RequestError
+from harness.store import Reader, SubmissionRow, open_reader
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("id", type=click.IntRange(min=1), metavar="ID")
+@click.option("--code/--no-code", default=True, help="Print the source too (before the figures).")
+@json_option
+def show_command(id: int, code: bool, as_json: bool) -> None:
+    """Show one submission: code, cases, messages, logs.
+
+    \b
+    harness show 12
+    harness show 12 --no-code
+    harness show 12 --json
+    """
+    with open_reader() as reader:
+        submission = find_submission(reader, id)
+        source = reader.source(submission.sha256)
+        evaluations = reader.evaluations(id)
+    if as_json:
+        latest = evaluations[-1] if evaluations else None
+        document = evaluation_document(submission, latest)
+        document["created_at"] = submission.created_at.isoformat()
+        document["source"] = source
+        document["evaluations"] = [evaluation_document(None, each)["evaluation"] for each in evaluations]
+        print_json(document)
+        return
+    console = stdout_console()
+    if code:
+        _write_code(console, submission, source)
+    if not evaluations:
+        write(console, f"submission {id} was not evaluated")
+    for number, evaluation in enumerate(evaluations):
+        if number:
+            console.print()
+        render_evaluation(console, submission, evaluation, with_notes=True)
+        if evaluation.started_at is not None:
+            write(console, f"started: {format_moment(evaluation.started_at)}", style="dim")
+        versions = ", ".join(f"{name} {version}" for name, version in evaluation.header.versions.items())
+        if versions:
+            write(console, f"versions: {printable(versions)}", style="dim")
+
+
+def find_submission(reader: Reader, submission_id: int) -> SubmissionRow:
+    """The submission of that id; RequestError when there is none."""
+    submission = reader.submission(submission_id)
+    if submission is None:
+        last = reader.last_submission_id()
+        raise RequestError(
+            f"there is no submission {submission_id}",
+            allowed="" if last is None else f"1 to {last}",
+            hint="`harness history` lists yours." if last else "The store is empty; `harness submit FILE` fills it.",
+        )
+    return submission
+
+
+def _write_code(console: Console, submission: SubmissionRow, source: str) -> None:
+    if console.is_terminal:
+        from rich.syntax import Syntax
+
+        lexer = Syntax.guess_lexer(submission.file_name, code=source)
+        console.print(Syntax(printable(source), lexer, theme="ansi_dark", background_color="default", word_wrap=True))
+    else:
+        click.echo(printable(source))
+    console.print()
