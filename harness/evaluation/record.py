@@ -56,6 +56,7 @@ class ReasonCode(StrEnum):
     BELOW_FLOOR = "below_floor"
     CHANNEL = "channel"  # the worker broke the protocol between the two processes
     COMPILE_FAILED = "compile_failed"
+    HARNESS = "harness"  # the board or the harness failed, not the submission
     UNSEALED_PROTOCOL = "unsealed_protocol"
     INTERPRETED = "interpreted"
     NOT_ISOLATED = "not_isolated"

@@ -1,0 +1,271 @@
+"""What `submit` and `run` share: their options, the plan made of them, and the progress of an evaluation."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.boards.board import Board, GridName, format_spec
+from harness.boards.directives import parse_directives, read_submission
+from harness.boards.find import find_board
+from harness.cli.common import stderr_console
+from harness.errors import HarnessError, MachineError, RequestError
+from harness.evaluation.plan import Plan
+from harness.evaluation.record import (
+    CaseResult,
+    EvaluationHeader,
+    EvaluationOutcome,
+    Event,
+    IsolationLevel,
+    Mode,
+    Progress,
+    Protocol,
+    Reason,
+    ReasonCode,
+    Status,
+)
+from harness.measure.statistics import case_figure
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+F = TypeVar("F", bound=Callable[..., Any])
+PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN}
+
+
+def evaluation_options(default_mode: Mode) -> Callable[[F], F]:
+    """Add the options that decide what is run and how."""
+    options = [
+        click.argument("file", type=click.Path(path_type=Path)),
+        click.option("--leaderboard", metavar="BOARD", help="Board name or folder; else the file's #!POPCORN line."),
+        click.option("--gpu", metavar="NAME", help="The device to insist on, e.g. H200. Default: the one at hand."),
+        click.option(
+            "--mode",
+            type=click.Choice([mode.value for mode in Mode]),
+            default=default_mode.value,
+            show_default=True,
+            help="test: the tests grid. benchmark: correctness and time. leaderboard: both, on secret seeds, ranked.",
+        ),
+        click.option(
+            "--protocol",
+            type=click.Choice(list(PROTOCOLS)),
+            default="sealed",
+            show_default=True,
+            help="sealed: our own clock and checks. popcorn: the board's eval main, as the hosted service runs it.",
+        ),
+        click.option("--on", "place", default="local", show_default=True, metavar="PLACE", help="Where it runs."),
+        click.option("--case", "cases", type=int, multiple=True, metavar="N", help="Only this case; may be repeated."),
+        click.option("--grid", type=click.Choice([g.value for g in GridName]), help="Default: full with a GPU, else cpu."),
+        click.option("--fail-fast", is_flag=True, help="Stop at the first case that does not pass."),
+        click.option("--timeout", "call_timeout_s", type=click.FloatRange(min=0.1), metavar="S", help="Most seconds a call may take."),
+        click.option(
+            "--isolation",
+            type=click.Choice([level.value for level in IsolationLevel]),
+            help="What separates the submission from this machine. Default: the strongest there is.",
+        ),
+    ]
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line, resolved: the board, the text, the plan."""
+
+    board: Board
+    source: str
+    gpus: tuple[str, ...]
+    plan: Plan
+
+
+def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = None) -> Request:
+    """Find the board and make the plan. Raises RequestError; warnings of the header go to standard error."""
+    file: Path = options["file"]
+    source = read_submission(file)
+    directives = parse_directives(source, file.name)
+    for warning in directives.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    board = _board(options["leaderboard"], directives.leaderboard, file)
+    read_submission(file, board.language)  # the extension must be the board's language's
+    if options["place"] != "local":
+        raise RequestError(f"cannot run on '{options['place']}'", where="--on", allowed="local")
+    _check_gpu(options["gpu"], directives.gpus)
+    plan = Plan(
+        board=board,
+        source=source,
+        file_name=file.name,
+        mode=Mode(options["mode"]),
+        grid=GridName(options["grid"]) if options["grid"] else None,
+        protocol=PROTOCOLS[options["protocol"]],
+        only=tuple(dict.fromkeys(options["cases"])),
+        spec=spec,
+        seed=seed,
+        fail_fast=options["fail_fast"],
+        isolation=IsolationLevel(options["isolation"]) if options["isolation"] else None,
+        call_timeout_s=options["call_timeout_s"],
+    )
+    return Request(board, source, directives.gpus, plan)
+
+
+def _board(option: str | None, header: str | None, file: Path) -> Board:
+    if option is None and header is None:
+        raise RequestError(
+            "no leaderboard is named",
+            where=str(file),
+            hint="Begin the file with `#!POPCORN leaderboard NAME`, or add --leaderboard NAME; `harness boards` lists them.",
+        )
+    board = find_board(option if option is not None else str(header))
+    if option is not None and header is not None and header.casefold() not in _names(board):
+        raise RequestError(
+            f"the file is for leaderboard '{header}', the command line says '{option}'",
+            where=f"{file}, --leaderboard",
+            hint="Change one of them, or leave --leaderboard out.",
+        )
+    return board
+
+
+def _names(board: Board) -> set[str]:
+    return {name.casefold() for name in (board.name, board.folder.name, *board.settings.aliases)}
+
+
+def _check_gpu(asked: str | None, header: tuple[str, ...]) -> None:
+    """Only an explicit --gpu that can't be met is an error; the header says where the author wants to run."""
+    from harness.evaluation import machine
+
+    device = machine.device()
+    if asked is not None and asked.casefold() not in device.name.casefold():
+        raise MachineError(
+            f"this machine has no {asked}; its device is {device.name}",
+            where="--gpu",
+            hint="Leave --gpu out to run on the device at hand.",
+        )
+    if asked is None and header and not any(gpu.casefold() in device.name.casefold() for gpu in header):
+        click.echo(f"note: the file asks for {', '.join(header)}; this run is on {device.name}", err=True)
+
+
+def evaluation_for(plan: Plan, logs: Path) -> Any:
+    """The evaluation of a plan, by its protocol: an object with `header()` and `events()`."""
+    if plan.protocol is Protocol.POPCORN:
+        from harness.popcorn import PopcornEvaluation
+
+        return PopcornEvaluation(plan, logs)
+    from harness.evaluation.evaluate import Evaluation, check_runs_here
+
+    check_runs_here(plan)
+    return Evaluation(plan, logs)
+
+
+@dataclass
+class Run:
+    """An evaluation as it was watched: its parts once `watch` has returned."""
+
+    header: EvaluationHeader
+    cases: list[CaseResult]
+    outcome: EvaluationOutcome
+
+
+def watch(
+    evaluation: Any,
+    on_header: Callable[[EvaluationHeader], None] = lambda header: None,
+    on_case: Callable[[CaseResult], None] = lambda case: None,
+    on_outcome: Callable[[EvaluationOutcome], None] = lambda outcome: None,
+) -> Run:
+    """Run an evaluation to its end, showing its progress on standard error and handing every part to the callbacks.
+
+    When it is stopped from outside (the user's interrupt, a fault of the board or of ours), the outcome is recorded
+    before the error passes on.
+    """
+    header: EvaluationHeader | None = None
+    cases: list[CaseResult] = []
+    outcome: EvaluationOutcome | None = None
+    events: Iterator[Event] = evaluation.events()
+    try:
+        with _progress() as show:
+            for event in events:
+                match event:
+                    case EvaluationHeader():
+                        header = event
+                        on_header(event)
+                    case CaseResult():
+                        cases.append(event)
+                        on_case(event)
+                    case EvaluationOutcome():
+                        outcome = event
+                        on_outcome(event)
+                show(event)
+    except BaseException as error:
+        if header is not None and outcome is None:
+            on_outcome(_cut_short(error))
+        raise
+    finally:
+        events.close()  # type: ignore[attr-defined]
+    assert header is not None
+    assert outcome is not None
+    return Run(header, cases, outcome)
+
+
+def _cut_short(error: BaseException) -> EvaluationOutcome:
+    if isinstance(error, HarnessError):
+        return EvaluationOutcome(Status.ERROR, Reason(ReasonCode.HARNESS, str(error)))
+    if isinstance(error, KeyboardInterrupt):
+        return EvaluationOutcome(Status.INTERRUPTED, Reason(ReasonCode.INTERRUPTED, "stopped by the user"))
+    return EvaluationOutcome(Status.ERROR, Reason(ReasonCode.HARNESS, f"internal error: {type(error).__name__}: {error}"))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Event], None]]:
+    """A bar on a terminal, plain lines elsewhere; either way one line for every finished case."""
+    console = stderr_console()
+    if not console.is_terminal:
+        yield lambda event: _line(console, event)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(event: Event) -> None:
+            if isinstance(event, EvaluationHeader):
+                bar.update(task, total=event.cases_planned)
+            if isinstance(event, Progress):
+                bar.update(task, description=event.text, completed=event.done)
+            _line(console, event)
+
+        yield show
+
+
+def _line(console: Console, event: Event) -> None:
+    if isinstance(event, EvaluationHeader):
+        interpreted = ", by Triton's interpreter" if event.interpreted else ""
+        console.print(f"{event.mode} on {event.device.name}, {event.grid} grid, isolation {event.isolation}{interpreted}")
+    if isinstance(event, CaseResult):
+        figure = case_figure(event.samples)
+        took = f"  {figure.value_ns / 1e3:,.1f} µs" if figure is not None and event.status is Status.PASSED else ""
+        why = f": {event.reason.message}" if event.reason is not None else ""
+        console.print(f"  {event.kind} {event.index} ({format_spec(event.spec)}) {event.status}{took}{why}", markup=False, soft_wrap=True)
+
+
+def log_folder(kept: bool) -> Path:
+    """A fresh folder for a run's logs: beside the store for a submission, among the temporary files otherwise."""
+    from harness.store.location import home
+
+    if not kept:
+        return Path(tempfile.mkdtemp(prefix="harness-logs-"))
+    logs = home() / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="", dir=logs))
+
+

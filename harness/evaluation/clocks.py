@@ -1,0 +1,193 @@
+"""The supervisor's clock: one timed call of a worker, from release to done, read in this process.
+
+On CUDA the call and everything it queues wait behind a kernel that fills the device; the clock starts when the
+supervisor writes the release word and ends when the device writes the done word. Inputs are written after that kernel
+has acknowledged, so that nothing can start on them early. On a CPU the gate is a byte on a socket.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.evaluation.workers import WorkerFault, WorkerProcess, open_clock
+from harness.wire import words
+from harness.wire.channel import Message
+
+HOLD_CAP_S = 0.1
+"""How long a call may take to queue its work before it is released all the same. A call that synchronises inside waits
+for the device and so never says that it is queued; its host time after this counts."""
+SETTLE_NS = 50_000
+"""Between the device's last sign of life and the release, so that the poller is in its loop."""
+LOOK_AWAY_NS = 2_000_000
+"""After so long in the spin, the clock also looks at the channel, for a worker that died or failed."""
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """One reading. `copied_ns` is from release to the moment the output lay in the shared slot; `held` says that the
+    call was released by the cap."""
+
+    wall_ns: int
+    copied_ns: int
+    events_ns: int
+    held: bool
+    answer: Message
+
+
+class Clock(Protocol):
+    """The gate of one worker."""
+
+    worker: WorkerProcess
+
+    def timed(self, request: Message, reveal: Callable[[], None], timeout_s: float) -> TimedCall:
+        """Send `request` (`timed` or `noop`, without its number), `reveal` the input at the gate, and time the call.
+        Raises WorkerFault."""
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector out of a timed stretch."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class SocketClock:
+    """The CPU's gate."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.worker = worker
+        self._socket = open_clock(worker)
+        self._number = 0
+
+    def timed(self, request: Message, reveal: Callable[[], None], timeout_s: float) -> TimedCall:
+        self._number += 1
+        self.worker.send({**request, "number": self._number})
+        self.worker.answer(timeout_s)  # queued: it waits at the gate
+        reveal()
+        with no_collection():
+            t0 = time.perf_counter_ns()
+            self._socket.send(b"g")
+            self._await_done(time.monotonic() + timeout_s, timeout_s)
+            t1 = time.perf_counter_ns()
+        answer = self.worker.answer(timeout_s)
+        return TimedCall(t1 - t0, time.perf_counter_ns() - t0, 0, False, answer)
+
+    def _await_done(self, deadline: float, timeout_s: float) -> None:
+        while True:
+            # The channel too: a worker that failed or died tells it there and never writes the done byte.
+            ready, _, _ = select.select([self._socket, self.worker.channel], [], [], 0.05)
+            if self._socket in ready and self._socket.recv(1):
+                return
+            if self.worker.channel in ready or self._socket in ready:
+                self.worker.answer(1.0)
+                raise self.worker.ended(RuntimeError("it answered before its call was done"))
+            if time.monotonic() > deadline:
+                raise self.worker.timed_out(timeout_s)
+            self.worker.watch()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class DeviceClock:
+    """The gate of a CUDA worker: a page of words mapped into both processes (see `harness.wire.words`)."""
+
+    def __init__(self, worker: WorkerProcess, *, timeout_s: float = 120.0) -> None:
+        self.worker = worker
+        self._page = words.Page.create()
+        self._number = 0
+        self._ping = 0
+        worker.ask({"op": "open", "device": "cuda"}, [self._page.fd], timeout_s=timeout_s)
+
+    def close(self) -> None:
+        self._page.close()
+
+    def timed(self, request: Message, reveal: Callable[[], None], timeout_s: float) -> TimedCall:
+        self._number += 1
+        number, page = self._number, self._page.words
+        deadline = time.monotonic() + timeout_s
+        self.worker.send({**request, "number": number})
+        try:
+            self._await(words.ACKNOWLEDGE, number, deadline, timeout_s)
+            queued = self._await_queued(min(time.monotonic() + HOLD_CAP_S, deadline))
+            reveal()
+            self._await_scheduled(deadline, timeout_s)
+            with no_collection():
+                settle = time.perf_counter_ns() + SETTLE_NS
+                while time.perf_counter_ns() < settle:
+                    pass
+                t0 = time.perf_counter_ns()
+                page[words.RELEASE] = number
+                self._await(words.DONE, number, deadline, timeout_s)
+                t1 = time.perf_counter_ns()
+            self._await(words.COPIED, number, deadline, timeout_s)
+            t2 = time.perf_counter_ns()
+        finally:
+            page[words.RELEASE] = number  # whatever happened, the device must not be left at the gate
+        answer = self._finished(deadline, timeout_s)
+        return TimedCall(t1 - t0, t2 - t0, _count(answer.get("events_ns")), not queued, answer)
+
+    def _await(self, word: int, value: int, deadline: float, timeout_s: float) -> None:
+        page = self._page.words
+        look_at = time.perf_counter_ns() + LOOK_AWAY_NS
+        while page[word] != value:
+            if time.perf_counter_ns() > look_at:
+                self._look(deadline, timeout_s)
+                look_at = time.perf_counter_ns() + LOOK_AWAY_NS // 4
+
+    def _look(self, deadline: float, timeout_s: float) -> None:
+        """Raise when the worker failed, died, wrote too much, or is out of time."""
+        ready, _, _ = select.select([self.worker.channel], [], [], 0)
+        if ready:
+            answer = self.worker.answer(1.0)
+            if "queued" not in answer:
+                raise self.worker.ended(RuntimeError("it answered before its call was done"))
+            self._seen_queued = True
+        self.worker.watch()
+        if time.monotonic() > deadline:
+            raise self.worker.timed_out(timeout_s)
+
+    def _await_queued(self, until: float) -> bool:
+        if self._seen_queued:
+            return True
+        ready, _, _ = select.select([self.worker.channel], [], [], max(0.0, until - time.monotonic()))
+        if ready:
+            self.worker.answer(1.0)
+            self._seen_queued = True
+        return self._seen_queued
+
+    _seen_queued = False
+
+    def _finished(self, deadline: float, timeout_s: float) -> Message:
+        if not self._seen_queued:
+            self.worker.answer(max(deadline - time.monotonic(), 1.0))
+        self._seen_queued = False
+        return self.worker.answer(max(deadline - time.monotonic(), 1.0))
+
+    def _await_scheduled(self, deadline: float, timeout_s: float) -> None:
+        """Wait until the worker's context holds the device again after our own work on it: its poller echoes a ping."""
+        self._ping += 1
+        self._page.words[words.PING] = self._ping
+        self._await(words.PONG, self._ping, deadline, timeout_s)
+
+
+def _count(value: object) -> int:
+    """A non-negative integer that a worker named, or 0 for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else 0
+
+
+__all__ = ["Clock", "DeviceClock", "SocketClock", "TimedCall", "WorkerFault"]

@@ -1,0 +1,91 @@
+"""The output contract, judged by the supervisor on what arrived, before any value is compared with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+
+from harness.boards.board import Settings
+from harness.evaluation.record import Reason, ReasonCode, Status
+from harness.evaluation.workers import WorkerFault
+from harness.wire.channel import Message
+from harness.wire.packing import Manifest, PackingError, contiguous_sizes, tensor_leaves, unpack, where
+
+MAX_OUTPUT_BYTES = 32 << 30
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """What a call returned, without its values: every later call of the same shape must return the same form."""
+
+    manifest: Manifest
+    sizes: tuple[int, ...]
+    devices: tuple[str, ...]
+
+
+def broken(message: str) -> WorkerFault:
+    return WorkerFault(Status.FAILED, Reason(ReasonCode.CONTRACT, message), fatal=False)
+
+
+def may_write(settings: Settings, path: str) -> bool:
+    """Whether the board lets a submission write the input at `path` (and return it)."""
+    return any(path == pattern or fnmatchcase(path, pattern) for pattern in settings.in_place)
+
+
+def form_of(answer: Message, input_devices: set[str], settings: Settings) -> OutputForm:
+    """The form of the output that a `call` answer describes. Raises WorkerFault where it breaks the contract."""
+    try:
+        sizes = contiguous_sizes(answer.get("output"))
+    except PackingError as error:
+        raise broken(f"the output cannot be read: {error}") from None
+    devices = answer.get("devices")
+    if not isinstance(devices, list) or len(devices) != len(sizes) or not set(map(str, devices)) <= {"cpu", "cuda"}:
+        raise broken("the output cannot be read: no device is named for a tensor")
+    if not sizes:
+        raise broken("the output holds no tensor")
+    if input_devices and not set(devices) <= input_devices:
+        raise broken(f"the output lies on {devices[0]}, the inputs on {', '.join(sorted(input_devices))}")
+    if sum(sizes) > MAX_OUTPUT_BYTES:
+        raise broken(f"the output is {sum(sizes) / 2**30:.1f} GiB, more than {MAX_OUTPUT_BYTES >> 30} GiB")
+    check_aliases(answer, settings)
+    return OutputForm(answer["output"], tuple(sizes), tuple(devices))
+
+
+def check_aliases(answer: Message, settings: Settings) -> None:
+    """Refuse an output that is an input's memory, unless the board lets that input be written."""
+    for pair in answer.get("aliases") or ():
+        output, given = (str(path) for path in pair)
+        if not may_write(settings, given):
+            raise broken(f"the output ({where(output)}) is the memory of the input ({where(given)})")
+
+
+def rebuild(form: OutputForm, storages: Sequence[torch.Tensor], settings: Settings) -> Any:
+    """The output's values from its snapshot. Raises WorkerFault for a non-finite value the board does not allow."""
+    try:
+        output = unpack(form.manifest, storages)
+    except PackingError as error:
+        raise broken(f"the output cannot be read: {error}") from None
+    if not settings.allow_non_finite:
+        for path, tensor in tensor_leaves(output):
+            bad = non_finite(tensor)
+            if bad is not None:
+                raise broken(f"the output ({where(path)}) {bad}")
+    return output
+
+
+def non_finite(tensor: torch.Tensor) -> str | None:
+    """`has 3 values that are not finite, the first at [0, 1]: nan`, or None."""
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.dtype.itemsize == 1:
+        return None  # one-byte floats are compared by the board; most of them have no infinity
+    if bool(torch.isfinite(tensor.sum(dtype=torch.float32 if tensor.dtype.itemsize < 4 else None))):
+        return None  # a finite sum has only finite terms, and costs no mask of the tensor's size
+    bad = ~torch.isfinite(tensor)
+    count = int(bad.sum())
+    if not count:
+        return None  # the sum overflowed, the terms did not
+    first = tuple(int(i) for i in bad.nonzero()[0])
+    return f"has {count} values that are not finite, the first at {list(first)}: {tensor[first].item()}"

@@ -1,0 +1,271 @@
+"""An evaluation from plan to outcome, as a stream of events.
+
+The phases: *build* imports the submission and runs every shape once on throw-away inputs, so that compilers can fill
+their caches (only for sources that compile anything); *test* and *benchmark* each begin with a fresh worker and copies
+of these caches. A worker that must not be used any more is replaced before the next case.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.boards.board import GridName, format_spec
+from harness.boards.reference import Reference
+from harness.errors import MachineError
+from harness.evaluation import machine
+from harness.evaluation.cases import CaseContext, pack_input, run_case
+from harness.evaluation.host import Host
+from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
+from harness.evaluation.record import (
+    CaseKind,
+    CaseResult,
+    EvaluationHeader,
+    EvaluationOutcome,
+    Event,
+    IsolationLevel,
+    Mode,
+    Progress,
+    Reason,
+    ReasonCode,
+    Status,
+)
+from harness.evaluation.seeds import Seeds
+from harness.evaluation.session import Session
+from harness.evaluation.workers import ForkServer, WorkerFault
+from harness.measure.speed_of_light import peaks_for
+from harness.measure.stopping import StoppingRule
+
+
+CASE_BUDGET_S = {"cuda": 2.0, "cpu": 1.0}
+"""Wall time for the timed calls of one case, beyond the first 7."""
+STATUS_ORDER = (Status.REJECTED, Status.FAILED, Status.ERROR, Status.TIMEOUT)
+"""Which status an evaluation takes when its cases ended differently: the first of these that occurs."""
+
+
+@dataclass
+class Phases:
+    """Where the wall time went, by phase, in seconds."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def spent(self, phase: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
+
+
+class Evaluation:
+    """One evaluation under the sealed protocol. Iterate `events()` to run it; stop iterating to end it early."""
+
+    def __init__(self, plan: Plan, logs: Path, server: ForkServer | None = None) -> None:
+        self._plan, self._logs, self._server = plan, logs, server
+        self._device = machine.device()
+        self._cuda = self._device.kind == "cuda"
+        self._grid: GridName = plan.grid or machine.grid_name()
+        self._cases = plan.cases(self._grid)
+        self._seeds = Seeds.fresh() if plan.seed is None else Seeds(plan.seed)
+        self._interpreted = not self._cuda and USES_TRITON.search(plan.source) is not None
+        self._isolation = plan.isolation or IsolationLevel.NAMESPACES
+        self._phases = Phases()
+        self._results: list[CaseResult] = []
+
+    def header(self) -> EvaluationHeader:
+        """What is known before anything runs."""
+        return EvaluationHeader(
+            mode=self._plan.mode,
+            protocol=self._plan.protocol,
+            grid=self._grid,
+            device=self._device,
+            isolation=self._isolation,
+            interpreted=self._interpreted,
+            seed=self._seeds.root,
+            versions=machine.versions(),
+            log=str(self._logs),
+            cases_planned=len(self._cases),
+            ranking_by=self._plan.board.ranking_by,
+        )
+
+    def events(self) -> Iterator[Event]:
+        """Run. Yields the header, progress and case results, and last the outcome.
+
+        Raises RequestError and MachineError for the board's faults and the machine's; what the submission does wrong is
+        in the events.
+        """
+        yield self.header()
+        with ExitStack() as stack:
+            with self._phases.spent("start"):
+                host = Host(
+                    self._plan.board,
+                    self._plan.source,
+                    cuda=self._cuda,
+                    isolation=self._isolation,
+                    logs=self._logs,
+                    interpreted=self._interpreted,
+                    server=self._server,
+                )
+                stack.enter_context(host)  # its process imports torch while the board is loaded here
+                self._reference = Reference.load(self._plan.board)
+            self._twin: Session | None = None
+            if self._any(CaseKind.BENCHMARK):
+                with self._phases.spent("start"):
+                    self._twin = Session(host, "twin", cuda=self._cuda, with_submission=False)
+                stack.callback(self._twin.close)
+            if COMPILES.search(self._plan.source) and self._any(CaseKind.BENCHMARK):
+                yield Progress("build: every shape once, on throw-away inputs", 0, len(self._cases))
+                with self._phases.spent("build"):
+                    self._build(host)
+            for kind in CaseKind:
+                yield from self._phase(host, kind)
+        yield self._outcome()
+
+    def _any(self, kind: CaseKind) -> bool:
+        return any(case.kind is kind for case in self._cases)
+
+    def _build(self, host: Host) -> None:
+        """Fill the compilers' caches. Its failures are not told: the phase that counts meets them again."""
+        session = Session(host, "build", cuda=self._cuda)
+        folder = session.folder
+        try:
+            session.import_submission(self._build_timeout_s())
+            deadline = time.monotonic() + self._build_timeout_s()
+            shapes = {format_spec(case.spec | {"seed": 0}): case for case in self._cases}
+            for case in shapes.values():
+                if time.monotonic() > deadline or not session.alive:
+                    break
+                self._build_shape(session, case)
+        except WorkerFault:
+            pass
+        finally:
+            session.close()
+        host.keep_caches(folder)
+
+    def _build_shape(self, session: Session, case: PlannedCase) -> None:
+        data = self._reference.generate(case.spec, self._seeds.derive("build", case.kind, case.index))
+        choice = self._seeds.random("build", case.kind, case.index)
+        try:
+            session.call(pack_input(data, self._plan.board), choice, self._call_timeout_s(case.kind))
+        except WorkerFault as fault:
+            if fault.fatal:
+                session.worker.kill()
+
+    def _phase(self, host: Host, kind: CaseKind) -> Iterator[Event]:
+        cases = [case for case in self._cases if case.kind is kind]
+        if not cases or (self._plan.fail_fast and self._failed()):
+            return
+        with self._phases.spent(kind.value):
+            deadline = time.monotonic() + self._phase_timeout_s(kind)
+            session: Session | None = None
+            try:
+                for case in cases:
+                    yield Progress(f"{kind} {case.index}: {format_spec(case.spec)}", len(self._results), len(self._cases))
+                    if session is None or not session.alive:
+                        if session is not None:
+                            session.close()
+                        session, fault = self._session(host, kind)
+                        if fault is not None:
+                            yield from self._all_fail(cases, case, fault)
+                            return
+                    if time.monotonic() > deadline:
+                        result = self._out_of_time(case, kind)
+                    else:
+                        assert session is not None
+                        result = run_case(self._context(kind, deadline), session, case)
+                    self._results.append(result)
+                    yield result
+                    if self._plan.fail_fast and result.status is not Status.PASSED:
+                        return
+            finally:
+                if session is not None:
+                    session.close()
+
+    def _session(self, host: Host, kind: CaseKind) -> tuple[Session | None, WorkerFault | None]:
+        """A fresh worker with the submission loaded, or why there is none."""
+        session = Session(host, kind.value, cuda=self._cuda)
+        try:
+            session.import_submission(self._call_timeout_s(kind))
+        except WorkerFault as fault:
+            session.close()
+            return None, fault
+        return session, None
+
+    def _all_fail(self, cases: list[PlannedCase], first: PlannedCase, fault: WorkerFault) -> Iterator[CaseResult]:
+        """The records of the cases that a submission which cannot be loaded leaves."""
+        for case in cases[cases.index(first) :]:
+            result = CaseResult(case.kind, case.index, case.spec, fault.status, fault.reason, fault.traceback)
+            self._results.append(result)
+            yield result
+
+    def _out_of_time(self, case: PlannedCase, kind: CaseKind) -> CaseResult:
+        text = f"not reached: the board gives {self._phase_timeout_s(kind):g} s for all {kind} cases together"
+        return CaseResult(case.kind, case.index, case.spec, Status.TIMEOUT, Reason(ReasonCode.TIMEOUT, text))
+
+    def _context(self, kind: CaseKind, deadline: float) -> CaseContext:
+        left = max(1.0, deadline - time.monotonic())
+        return CaseContext(
+            board=self._plan.board,
+            reference=self._reference,
+            seeds=self._seeds,
+            peaks=peaks_for(self._device.name),
+            stopping=StoppingRule(budget_s=CASE_BUDGET_S[self._device.kind]),
+            call_timeout_s=min(self._call_timeout_s(kind), left),
+            twin=None if self._twin is None else self._twin.noop,
+        )
+
+    def _phase_timeout_s(self, kind: CaseKind) -> float:
+        board = self._plan.board
+        if kind is CaseKind.TEST:
+            return board.test_timeout_s
+        return board.ranked_timeout_s if self._plan.mode is Mode.LEADERBOARD else board.benchmark_timeout_s
+
+    def _call_timeout_s(self, kind: CaseKind) -> float:
+        return self._plan.call_timeout_s or self._phase_timeout_s(kind)
+
+    def _build_timeout_s(self) -> float:
+        return self._plan.call_timeout_s or self._plan.board.test_timeout_s
+
+    def _failed(self) -> bool:
+        return any(result.status is not Status.PASSED for result in self._results)
+
+    def _outcome(self) -> EvaluationOutcome:
+        status, reason = verdict(self._results)
+        return EvaluationOutcome(status, reason, self._rank_reason(status), dict(self._phases.seconds))
+
+    def _rank_reason(self, status: Status) -> Reason | None:
+        """Why a passed evaluation takes no part in the ranking."""
+        if status is not Status.PASSED or self._plan.mode is not Mode.LEADERBOARD:
+            return None
+        if self._interpreted:
+            return Reason(ReasonCode.INTERPRETED, "run by Triton's interpreter on a CPU: checked, never ranked")
+        if self._plan.only or self._plan.spec is not None:
+            return Reason(ReasonCode.CASES_LEFT_OUT, "only a part of the grid was run")
+        if self._isolation is IsolationLevel.NONE:
+            return Reason(ReasonCode.NOT_ISOLATED, "run without a sandbox; the store's owner decides whether that ranks")
+        return None
+
+
+def verdict(results: list[CaseResult]) -> tuple[Status, Reason | None]:
+    """The status of an evaluation from its cases, with the reason of the first case that has it."""
+    for status in STATUS_ORDER:
+        for result in results:
+            if result.status is status:
+                cause = result.reason or Reason(ReasonCode.CHANNEL, "")
+                text = f"{result.kind} case {result.index} ({format_spec(result.spec)}): {cause.message}"
+                return status, Reason(cause.code, text)
+    return Status.PASSED, None
+
+
+def check_runs_here(plan: Plan) -> None:
+    """Refuse at once what the sealed protocol can't run. Raises MachineError."""
+    if plan.board.language.value != "py" or plan.board.multi_gpu:
+        what = "a multi-GPU board" if plan.board.multi_gpu else "a CUDA board"
+        raise MachineError(
+            f"'{plan.board.name}' is {what}, which runs by the popcorn protocol only",
+            hint="Add --protocol popcorn.",
+        )

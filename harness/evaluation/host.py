@@ -1,0 +1,128 @@
+"""Where the workers of one evaluation live: the warm fork server, a fresh folder for each, its caches and logs.
+
+A worker's folder holds the submission and the board's support files, never the reference. Caches that the build phase
+leaves are copied into later folders, so that nothing written in a phase that saw secret inputs is ever read again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.boards.board import Board
+from harness.boards.task_files import write_task_files
+from harness.evaluation.record import IsolationLevel
+from harness.evaluation.workers import ForkServer, WorkerProcess
+from harness.sandbox import default_plan
+
+CODE, CACHE, HOME = "code", "cache", "home"
+"""In a worker's folder: the submission and support files (read-only), compiler caches, its home."""
+CACHE_VARIABLES = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "CUDA_CACHE_PATH": "cuda",
+    "CUTE_DSL_CACHE_DIR": "cute",
+}
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+"""What of the user's environment a worker sees; everything else may hold secrets."""
+
+HIDDEN_FILES = ("reference.py", "eval.py", "lint.py")
+
+
+def server_environment() -> dict[str, str]:
+    """The environment of the fork server."""
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **environment}
+
+
+def support_files(board: Board) -> tuple[str, ...]:
+    """Names of the board's files that lie beside the submission: its types and helpers, never what judges it."""
+    if board.settings.worker_files is not None:
+        return board.settings.worker_files
+    hidden = {*HIDDEN_FILES, board.main}
+    return tuple(file.name for file in board.files if file.source is not None and file.name not in hidden)
+
+
+def submission_file(board: Board) -> str:
+    """The name that the submission has beside the support files."""
+    return next(file.name for file in board.files if file.source is None)
+
+
+class Host:
+    """Makes workers for one evaluation. Use as a context manager: leaving it ends every process and removes folders.
+
+    `server` may be a warm one of the caller's; it is then left running.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        source: str,
+        *,
+        cuda: bool,
+        isolation: IsolationLevel,
+        logs: Path,
+        interpreted: bool = False,
+        server: ForkServer | None = None,
+    ) -> None:
+        self.board, self._source, self._cuda = board, source, cuda
+        self.isolation, self.logs, self._interpreted = isolation, logs, interpreted
+        self._root = Path(tempfile.mkdtemp(prefix="harness-run-"))
+        self._root.chmod(0o711)  # a worker under another uid must be able to pass through
+        self._server, self._owns_server = server, server is None
+        self._caches: Path | None = None
+        self._count = 0
+        logs.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Host:
+        if self._server is None:
+            self._server = ForkServer(server_environment())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._owns_server and self._server is not None:
+            self._server.close()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def start(self, phase: str, *, with_submission: bool = True) -> tuple[WorkerProcess, Path]:
+        """A worker in a fresh folder; its output goes to `<logs>/<n>-<phase>.log`."""
+        assert self._server is not None
+        self._count += 1
+        folder = self._root / f"{self._count}-{phase}"
+        code, cache, home = folder / CODE, folder / CACHE, folder / HOME
+        for made in (folder, code, home):
+            made.mkdir(mode=0o755)
+        if self._caches is not None:
+            shutil.copytree(self._caches, cache, symlinks=True)
+        else:
+            cache.mkdir()
+        if with_submission:
+            names = {*support_files(self.board), submission_file(self.board)}
+            write_task_files(self.board, code, self._source, names)
+        log = self.logs / f"{self._count:02d}-{phase}.log"
+        log.touch(mode=0o600)
+        sandbox = default_plan(self.isolation, scratch=home, cuda=self._cuda, readable=[code], writable=[cache])
+        environment = {**server_environment(), **self._environment(cache)}
+        return self._server.spawn(home, environment, log, sandbox), folder
+
+    def keep_caches(self, folder: Path) -> None:
+        """Let later workers begin with copies of the caches in this folder, whose worker has ended."""
+        kept = self._root / "kept"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(folder / CACHE, kept, symlinks=True)
+        self._caches = kept
+
+    def _environment(self, cache: Path) -> Mapping[str, str]:
+        environment = {name: str(cache / sub) for name, sub in CACHE_VARIABLES.items()}
+        if self._interpreted:
+            environment["TRITON_INTERPRET"] = "1"
+        # Compilers that torch and Triton start look for the interpreter's own programs, such as ninja.
+        environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
+        environment["VIRTUAL_ENV"] = sysconfig.get_path("data")
+        return environment

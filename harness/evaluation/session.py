@@ -1,0 +1,113 @@
+"""A worker with the submission loaded, its shared slots and its clock: what a phase calls."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from harness.boards.board import Board
+from harness.evaluation.clocks import Clock, DeviceClock, SocketClock, TimedCall
+from harness.evaluation.contract import OutputForm, broken, check_aliases, form_of, may_write, rebuild
+from harness.evaluation.host import CODE, Host, submission_file, support_files
+from harness.evaluation.record import Reason, ReasonCode, Status
+from harness.evaluation.slots import Placed, Slots
+from harness.evaluation.workers import WorkerFault, WorkerProcess
+from harness.wire.packing import Packed, where
+
+
+class Session:
+    """One worker in use. `close()` ends it."""
+
+    def __init__(self, host: Host, phase: str, *, cuda: bool, with_submission: bool = True) -> None:
+        self._board: Board = host.board
+        self.worker: WorkerProcess
+        self.folder: Path
+        self.worker, self.folder = host.start(phase, with_submission=with_submission)
+        self.cuda = cuda
+        try:
+            self.clock: Clock = DeviceClock(self.worker) if cuda else SocketClock(self.worker)
+            self.slots = Slots(self.worker)
+        except BaseException:
+            self.worker.kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return self.worker.alive
+
+    def close(self) -> None:
+        self.worker.kill()
+        self.clock.close()
+        self.slots.close()
+
+    def import_submission(self, timeout_s: float) -> None:
+        """Load the file. Raises WorkerFault; an exception while importing is `import_failed`."""
+        support = [name.removesuffix(".py") for name in support_files(self._board) if name.endswith(".py")]
+        code = str(self.folder / CODE)
+        request = {"op": "import", "folder": code, "file": submission_file(self._board), "support": support}
+        try:
+            self.worker.ask(request, timeout_s=timeout_s)
+        except WorkerFault as fault:
+            if fault.reason.code is ReasonCode.EXCEPTION:
+                reason = Reason(ReasonCode.IMPORT_FAILED, f"the file cannot be imported: {fault.reason.message}")
+                raise WorkerFault(Status.FAILED, reason, fault.traceback) from None
+            raise
+
+    def call(self, packed: Packed, choice: random.Random, timeout_s: float) -> tuple[OutputForm, Any]:
+        """One untimed call on a fresh input: the output's form, and its values from a snapshot."""
+        placed = self.slots.place(packed, choice)
+        for device in ("cpu", "cuda"):
+            self.slots.reveal(placed, device)
+        self._settle()
+        answer = self.worker.ask({"op": "call", **placed.message()}, timeout_s=timeout_s)
+        form = form_of(answer, {spec.device for spec in packed.specs}, self._board.settings)
+        places = self.slots.output_places(form.sizes, form.devices)
+        self._settle()
+        self.worker.ask({"op": "collect", "placed": places}, timeout_s=timeout_s)
+        output = rebuild(form, self.slots.snapshot(places), self._board.settings)
+        self._check_inputs(placed)
+        return form, output
+
+    def timed(
+        self, packed: Packed, form: OutputForm, choice: random.Random, timeout_s: float
+    ) -> tuple[TimedCall, Any]:
+        """One timed call on a fresh input, whose output must have `form`."""
+        placed = self.slots.place(packed, choice)
+        places = self.slots.output_places(form.sizes, form.devices)
+        # The call runs ahead of the gate on the host of a CUDA device, so host tensors must be there already.
+        gated = "cuda" if self.cuda else "cpu"
+        if self.cuda:
+            self.slots.reveal(placed, "cpu")
+        self._settle()
+
+        def reveal() -> None:
+            self.slots.reveal(placed, gated)
+            self._settle()
+
+        request = {"op": "timed", **placed.message(), "collect": places}
+        reading = self.clock.timed(request, reveal, timeout_s)
+        storages = self.slots.snapshot(places)
+        if reading.answer.get("output") != form.manifest:
+            raise broken("the output's dtype or shape differs from the one returned before for the same shape")
+        check_aliases(reading.answer, self._board.settings)
+        output = rebuild(form, storages, self._board.settings)
+        self._check_inputs(placed)
+        return reading, output
+
+    def noop(self, timeout_s: float = 30.0) -> int:
+        """The clock's own cost: a call of nothing, in ns."""
+        return self.clock.timed({"op": "noop"}, lambda: None, timeout_s).wall_ns
+
+    def _check_inputs(self, placed: Placed) -> None:
+        changed = self.slots.changed(placed, lambda path: may_write(self._board.settings, path))
+        if changed is not None:
+            text = f"the call changed its input ({where(changed)}), which this board does not allow"
+            raise WorkerFault(Status.FAILED, Reason(ReasonCode.INPUT_CHANGED, text), fatal=False)
+
+    def _settle(self) -> None:
+        """Wait for our own device work, so that none of it runs beside the call."""
+        if self.cuda:
+            import torch
+
+            torch.cuda.synchronize()

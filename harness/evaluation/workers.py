@@ -1,0 +1,204 @@
+"""The supervisor's handle on a worker process: start, ask with a deadline, notice its end, kill its whole tree.
+
+Everything a worker says is bounded and checked here; what goes wrong is raised as a `WorkerFault`, which already is a
+case's verdict.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import MachineError
+from harness.evaluation.record import Reason, ReasonCode, Status
+from harness.sandbox import SandboxPlan, kill_tree
+from harness.wire.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, Message, channel_pair
+
+LOG_LIMIT_BYTES = 64 << 20
+START_TIMEOUT_S = 120.0
+
+# What a worker may say of its own failure, and what that makes of the case.
+FAULT_STATUS: dict[ReasonCode, Status] = {
+    ReasonCode.EXCEPTION: Status.FAILED,
+    ReasonCode.CONTRACT: Status.FAILED,
+    ReasonCode.NO_ENTRY: Status.FAILED,
+    ReasonCode.IMPORT_FAILED: Status.FAILED,
+    ReasonCode.OUT_OF_MEMORY: Status.ERROR,
+    ReasonCode.CUDA_ERROR: Status.ERROR,
+}
+ENDS_WORKER = (ReasonCode.OUT_OF_MEMORY, ReasonCode.CUDA_ERROR, ReasonCode.CRASH, ReasonCode.TIMEOUT)
+
+
+class WorkerFault(Exception):
+    """What a worker did wrong, as a verdict. `fatal` when the worker must not be used any more."""
+
+    def __init__(self, status: Status, reason: Reason, traceback: str = "", *, fatal: bool = True) -> None:
+        super().__init__(reason.message)
+        self.status, self.reason, self.traceback, self.fatal = status, reason, traceback, fatal
+
+
+def fault_of(answer: Any) -> WorkerFault:
+    """The verdict for an `error` answer. The worker names a kind from a fixed list; its texts are only shown."""
+    answer = answer if isinstance(answer, dict) else {}
+    try:
+        code = ReasonCode(answer.get("kind"))
+    except ValueError:
+        code = ReasonCode.CHANNEL
+    if code not in FAULT_STATUS:
+        text = f"the worker answered with a failure of unknown kind {answer.get('kind')!r}"
+        return WorkerFault(Status.ERROR, Reason(ReasonCode.CHANNEL, text))
+    reason = Reason(code, str(answer.get("message", ""))[:2000])
+    return WorkerFault(FAULT_STATUS[code], reason, str(answer.get("traceback", "")), fatal=code in ENDS_WORKER)
+
+
+class ForkServer:
+    """A warm process that forks workers; see `harness.worker.forkserver`. Start it from a thread that outlives it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._channel, theirs = channel_pair()
+        command = [sys.executable, "-P", "-m", "harness.worker.forkserver", str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._ready = False
+
+    def wait_ready(self) -> None:
+        """Raises MachineError with its own words when it does not come up."""
+        if self._ready:
+            return
+        try:
+            self._channel.receive(START_TIMEOUT_S)
+            self._ready = True
+        except (ChannelError, ChannelTimeout) as error:
+            self._process.kill()
+            _, stderr = self._process.communicate()
+            last = stderr.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
+            raise MachineError(f"the worker process does not start: {last[0]}", hint="harness doctor says more.") from None
+
+    def spawn(
+        self, folder: Path, environment: Mapping[str, str], log: Path, sandbox: SandboxPlan
+    ) -> WorkerProcess:
+        """Fork a worker whose working folder is `folder` and whose output goes to `log`."""
+        self.wait_ready()
+        ours, theirs = channel_pair()
+        log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        request = {
+            "op": "spawn",
+            "env": dict(environment),
+            "cwd": str(folder),
+            "sandbox": sandbox.to_dict(),
+        }
+        self._channel.send(request, [theirs.fileno(), log_fd])
+        theirs.close()
+        os.close(log_fd)
+        return WorkerProcess(self, self._channel.receive(START_TIMEOUT_S)["pid"], ours, log)
+
+    def exit_status(self, pid: int, timeout_s: float) -> int | None:
+        """The exit code of a worker, negative for a signal; None while it runs."""
+        self._channel.send({"op": "wait", "pid": pid, "timeout_s": timeout_s})
+        status: int | None = self._channel.receive(timeout_s + 30)["status"]
+        return status
+
+    def close(self) -> None:
+        self._channel.close()
+        kill_tree(self._process.pid)
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+
+class WorkerProcess:
+    """One worker. `ask` sends a request and returns the answer, or raises WorkerFault."""
+
+    def __init__(self, server: ForkServer, pid: int, channel: Channel, log: Path) -> None:
+        self.pid, self.channel, self.log = pid, channel, log
+        self._server = server
+        self.alive = True
+
+    def ask(self, message: Message, fds: Sequence[int] = (), *, timeout_s: float) -> Message:
+        self.send(message, fds)
+        return self.answer(timeout_s)
+
+    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        try:
+            self.channel.send(message, fds)
+        except (ChannelClosed, ChannelTimeout) as error:
+            raise self.ended(error) from None
+
+    def answer(self, timeout_s: float) -> Message:
+        """The next answer. Every way in which it can fail to come, or be a failure, is a WorkerFault."""
+        try:
+            answer = self.channel.receive(timeout_s, tick=self.watch)
+        except ChannelClosed as error:
+            raise self.ended(error) from None
+        except ChannelTimeout:
+            raise self.timed_out(timeout_s) from None
+        except ChannelError as error:
+            self.kill()
+            raise WorkerFault(Status.ERROR, Reason(ReasonCode.CHANNEL, f"the worker broke the channel: {error}")) from None
+        if "error" in answer:
+            raise fault_of(answer["error"])
+        return answer
+
+    def watch(self) -> None:
+        """Raise when the log is over its limit. Called while waiting."""
+        if self.log_bytes() > LOG_LIMIT_BYTES:
+            self.kill()
+            text = f"it wrote more than {LOG_LIMIT_BYTES >> 20} MiB of output and was stopped"
+            raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUTPUT_LIMIT, text))
+
+    def log_bytes(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def timed_out(self, timeout_s: float) -> WorkerFault:
+        self.kill()
+        return WorkerFault(Status.TIMEOUT, Reason(ReasonCode.TIMEOUT, f"no answer within {timeout_s:.3g} s"))
+
+    def ended(self, error: Exception) -> WorkerFault:
+        """The verdict for a channel that closed: the process's own end, as far as it can be known."""
+        self.watch()
+        status = self._server.exit_status(self.pid, 2.0)
+        self.kill()
+        if status is None:
+            text = "the worker closed its channel while it ran on, and was stopped"
+        elif status < 0:
+            text = f"the worker was killed by {signal_name(-status)}"
+        else:
+            text = f"the worker left by itself with exit code {status} before it answered"
+        return WorkerFault(Status.ERROR, Reason(ReasonCode.CRASH, text))
+
+    def kill(self) -> None:
+        """End the worker and every descendant. Safe to call again."""
+        if self.alive:
+            self.alive = False
+            self.channel.close()
+            kill_tree(self.pid)
+            self._server.exit_status(self.pid, 5.0)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return f"{signal.Signals(number).name} (signal {number})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def open_clock(worker: WorkerProcess, timeout_s: float = 60.0) -> socket.socket:
+    """Make a CPU worker ready; returns the supervisor's end of its clock."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    worker.ask({"op": "open", "device": "cpu"}, [theirs.fileno()], timeout_s=timeout_s)
+    theirs.close()
+    return ours

@@ -1,0 +1,50 @@
+"""One page of host memory mapped into both processes: the words that gate and end a timed call on a CUDA device.
+
+Each word is an int32 on a cache line of its own, except that the release word and the ping word share one, so that the
+device reads both in one transaction. The number of the call is what is written; numbers only grow.
+
+`RELEASE`       supervisor -> device: the call may start
+`PING`          supervisor -> device: are you scheduled at this moment?
+`PONG`          device -> supervisor: yes (the blocker echoes the ping)
+`ACKNOWLEDGE`   device -> supervisor: the blocker fills the whole device
+`DONE`          device -> supervisor: everything the call queued has ended
+`COPIED`        device -> supervisor: its output lies in the shared slot
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+PAGE_BYTES = 4096
+RELEASE, PING = 0, 1
+ACKNOWLEDGE = 16
+PONG = 32
+DONE = 48
+COPIED = 64
+
+
+class Page:
+    """The mapped page. `words[i]` reads and writes int32 number `i`."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._map = mmap.mmap(fd, PAGE_BYTES)
+        self.words = memoryview(self._map).cast("i")
+
+    @classmethod
+    def create(cls) -> Page:
+        """A new page, all zero, in an anonymous file whose descriptor can be passed on."""
+        fd = os.memfd_create("harness-words", os.MFD_CLOEXEC)
+        os.ftruncate(fd, PAGE_BYTES)
+        return cls(fd)
+
+    def address(self) -> int:
+        """Where the page is mapped in this process."""
+        import ctypes
+
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+    def close(self) -> None:
+        self.words.release()
+        os.close(self.fd)

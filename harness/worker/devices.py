@@ -1,0 +1,120 @@
+"""The worker's side of a device: opening shared memory, and one timed call behind the supervisor's gate.
+
+This is the one place on the untrusted side that touches CUDA. It is loaded before the submission, and takes what it
+needs from the driver then, so that patches to torch's Python functions do not reach it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from harness.cuda import driver
+from harness.wire import words
+from harness.wire.channel import ChannelClosed
+
+CLOCK_PTX = (Path(driver.__file__).parent / "clock.ptx").read_bytes()
+
+
+class WorkerDevice(Protocol):
+    """What the worker needs of a device."""
+
+    def synchronize(self) -> None:
+        """Wait for everything queued; raises what the device reports."""
+
+    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
+        """Wait at the gate, call, tell that it is done, collect the output. Returns the events' reading in ns, or 0."""
+
+
+def open_host_arena(fd: int, nbytes: int) -> torch.Tensor:
+    """Shared host memory as a flat uint8 tensor."""
+    shared = mmap.mmap(fd, nbytes)
+    os.close(fd)
+    return torch.frombuffer(shared, dtype=torch.uint8)  # which keeps the mapping alive
+
+
+def open_cuda_arena(fd: int, nbytes: int) -> torch.Tensor:
+    """Shared device memory as a flat uint8 tensor; it stays mapped as long as the process lives."""
+    memory = driver.SharedMemory.open(fd, nbytes, torch.cuda.current_device())
+    os.close(fd)
+    return torch.as_tensor(memory, device="cuda")
+
+
+class CpuDevice:
+    """The gate is one byte on a socket."""
+
+    def __init__(self, clock: socket.socket, queued: Callable[[], None]) -> None:
+        self._clock = clock
+        self._queued = queued
+
+    def synchronize(self) -> None:
+        pass
+
+    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
+        self._queued()
+        if not self._clock.recv(1):
+            raise ChannelClosed("the supervisor closed the clock")
+        output = call()
+        self._clock.send(b"d")
+        collect(output)
+        return 0
+
+
+class CudaDevice:
+    """The gate is a kernel that fills the device (see `harness/cuda/clock.cu`)."""
+
+    def __init__(self, page_fd: int, queued: Callable[[], None], index: int = 0) -> None:
+        torch.cuda.set_device(index)
+        torch.zeros(1, device="cuda")  # makes torch's primary context current
+        self._index = index
+        self._queued = queued
+        self._page = words.Page(page_fd)
+        self._page_on_device = driver.map_host_page(self._page.address(), words.PAGE_BYTES)
+        module = driver.load_module(CLOCK_PTX)
+        self._gate, self._mark = driver.Kernel(module, "gate"), driver.Kernel(module, "mark")
+        self._arrived, self._relay = driver.allocate(4), driver.allocate(4)
+        properties = torch.cuda.get_device_properties(index)
+        slots = properties.max_threads_per_multi_processor
+        self._gate_threads = 1024 if slots % 1024 == 0 else 512  # 1536 slots an SM hold three blocks of 512
+        self._gate_blocks = properties.multi_processor_count * (slots // self._gate_threads)
+        self._flush_words = 2 * properties.L2_cache_size // 4
+        self._flush = driver.allocate(self._flush_words * 4)
+        self._start, self._end = driver.Event(), driver.Event()
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
+        stream = torch.cuda.current_stream().cuda_stream
+        c_number, c_page = ctypes.c_int(number), ctypes.c_uint64(self._page_on_device)
+        driver.reset_persisting_l2()
+        driver.fill(self._flush, number, self._flush_words, stream)
+        self._gate.launch(
+            self._gate_blocks,
+            self._gate_threads,
+            stream,
+            c_page,
+            c_number,
+            ctypes.c_uint64(self._arrived),
+            ctypes.c_uint64(self._relay),
+            ctypes.c_int(self._gate_blocks),
+        )
+        self._start.record(stream)
+        output = call()
+        self._end.record(stream)
+        self._tell(words.DONE, c_number, stream)
+        collect(output)
+        self._tell(words.COPIED, c_number, stream)
+        self._queued()
+        torch.cuda.synchronize()
+        return self._end.since_ns(self._start)
+
+    def _tell(self, word: int, number: ctypes.c_int, stream: int) -> None:
+        self._mark.launch(1, 1, stream, ctypes.c_uint64(self._page_on_device + 4 * word), number)

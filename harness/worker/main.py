@@ -1,0 +1,133 @@
+"""The worker: holds the submission, does what the supervisor says, and is believed in nothing.
+
+Messages, each answered by one frame (`timed` by two: `{"queued": true}` once everything is queued, then the result):
+
+`{"op": "open", "device": "cpu"|"cuda"}`                      make the device ready (+ its page or clock as descriptor)
+`{"op": "arena", "name", "device", "nbytes"}` + descriptor     map a shared arena under that name
+`{"op": "import", "folder", "file", "support"}`                import the submission from that folder
+`{"op": "call", "data", "placed"}`                             call it once, keep the output, describe it
+`{"op": "collect", "placed"}`                                  copy the kept output into the arenas
+`{"op": "timed", "number", "data", "placed", "collect"}`       one call behind the gate
+`{"op": "noop", "number"}`                                     the same without a submission: the clock's own cost
+
+`data` is a manifest (`harness.wire.packing`), `placed` and `collect` are lists of `[arena, offset, nbytes]`, one for
+each storage. A failure is answered by `{"error": {"kind", "message", "traceback"}}`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.wire.channel import Channel, ChannelClosed, Message
+from harness.wire.packing import board_class, tensor_leaves, unpack
+from harness.worker import faults
+from harness.worker.devices import CpuDevice, CudaDevice, WorkerDevice, open_cuda_arena, open_host_arena
+from harness.worker.entry import load_entry
+from harness.worker.output import Output, Placement, copy_out, describe_output
+
+
+class Worker:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._device: WorkerDevice | None = None
+        self._arenas: dict[str, torch.Tensor] = {}
+        self._entry: Callable[[Any], Any] | None = None
+        self._kept: Output | None = None
+
+    def serve(self) -> None:
+        """Answer requests until the supervisor closes the channel."""
+        while True:
+            try:
+                request, fds = self._channel.receive_with_fds()
+            except ChannelClosed:
+                return
+            try:
+                answer = getattr(self, "do_" + request["op"])(request, fds)
+            except ChannelClosed:
+                return
+            except BaseException as error:  # SystemExit too: leaving is an error of the submission's
+                answer = faults.describe(error)
+            self._channel.send(answer)
+
+    def do_open(self, request: Message, fds: list[int]) -> Message:
+        if request["device"] == "cuda":
+            self._device = CudaDevice(fds[0], self._queued)
+        else:
+            self._device = CpuDevice(socket.socket(fileno=fds[0]), self._queued)
+        return {"ok": True}
+
+    def do_arena(self, request: Message, fds: list[int]) -> Message:
+        open_arena = open_host_arena if request["device"] == "cpu" else open_cuda_arena
+        self._arenas[request["name"]] = open_arena(fds[0], request["nbytes"])
+        return {"ok": True}
+
+    def do_import(self, request: Message, fds: list[int]) -> Message:
+        sys.path.insert(0, request["folder"])
+        for support in request["support"]:  # the board's own modules, whose dataclasses `data` may hold
+            importlib.import_module(support)
+        self._entry = load_entry(request["file"])
+        return {"ok": True}
+
+    def do_call(self, request: Message, fds: list[int]) -> Message:
+        assert self._device is not None and self._entry is not None
+        self._kept = None
+        data, inputs = self._inputs(request)
+        output = self._entry(data)
+        self._device.synchronize()
+        self._kept = describe_output(output, inputs)
+        return {
+            "output": self._kept.manifest,
+            "sizes": self._kept.sizes,
+            "devices": self._kept.devices,
+            "aliases": self._kept.aliases,
+        }
+
+    def do_collect(self, request: Message, fds: list[int]) -> Message:
+        assert self._device is not None and self._kept is not None
+        copy_out(self._kept, _placements(request["placed"]), self._arenas)
+        self._device.synchronize()
+        self._kept = None
+        return {"ok": True}
+
+    def do_timed(self, request: Message, fds: list[int]) -> Message:
+        assert self._device is not None and self._entry is not None
+        entry, described = self._entry, {}
+        data, inputs = self._inputs(request)
+
+        def collect(output: Any) -> None:
+            told = describe_output(output, inputs)
+            copy_out(told, _placements(request["collect"]), self._arenas)
+            described.update(output=told.manifest, aliases=told.aliases)
+
+        events_ns = self._device.timed(request["number"], lambda: entry(data), collect)
+        return {"finished": True, "events_ns": events_ns, **described}
+
+    def do_noop(self, request: Message, fds: list[int]) -> Message:
+        assert self._device is not None
+        events_ns = self._device.timed(request["number"], lambda: None, lambda output: None)
+        return {"finished": True, "events_ns": events_ns}
+
+    def _queued(self) -> None:
+        self._channel.send({"queued": True})
+
+    def _inputs(self, request: Message) -> tuple[Any, list[tuple[str, torch.Tensor]]]:
+        flats = [self._arenas[arena][offset : offset + size] for arena, offset, size in request["placed"]]
+        data = unpack(request["data"], flats, board_class)
+        return data, list(tensor_leaves(data))
+
+
+def _placements(placed: list[list[Any]]) -> list[Placement]:
+    return [(arena, offset, size) for arena, offset, size in placed]
+
+
+def run_worker(sock: socket.socket) -> None:
+    """Serve on this socket until it closes, then leave without running the submission's exit handlers."""
+    Worker(Channel(sock)).serve()
+    os._exit(0)

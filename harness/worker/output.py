@@ -1,0 +1,104 @@
+"""The output contract where only the worker can see it, and the copying of an output into the shared slots.
+
+The supervisor judges what arrives (dtype, shape, values) by itself; what is refused here is what it could not see:
+subclasses that compute when looked at, attributes hung on a tensor, tensors without memory of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.wire.packing import Manifest, as_bytes, contiguous_strides, dtype_name, join, pack, tensor_leaves, where
+
+Placement = tuple[str, int, int]
+"""Where a block lies: the arena's name, the offset in it and the size, in bytes."""
+
+
+class ContractError(Exception):
+    """The output is not what a submission may return."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a call returned: its manifest with every tensor contiguous in a storage of its own, and the tensors."""
+
+    manifest: Manifest
+    tensors: tuple[torch.Tensor, ...]
+    sizes: tuple[int, ...]
+    devices: tuple[str, ...]
+    aliases: tuple[tuple[str, str], ...]
+    """(path of an output, path of the input whose memory it is)."""
+
+
+def describe_output(output: Any, inputs: Sequence[tuple[str, torch.Tensor]]) -> Output:
+    """Check the contract and say how the output will be copied. Raises ContractError, PackingError."""
+    leaves = list(tensor_leaves(output))
+    for path, tensor in leaves:
+        if type(tensor) is not torch.Tensor:
+            kind = type(tensor).__name__
+            raise ContractError(f"the output ({where(path)}) is a {kind}; a plain torch.Tensor is required")
+        if getattr(tensor, "__dict__", None):
+            names = ", ".join(sorted(tensor.__dict__))
+            raise ContractError(f"the output ({where(path)}) carries attributes of its own: {names}")
+        if tensor.numel() and tensor.untyped_storage().data_ptr() == 0:
+            raise ContractError(f"the output ({where(path)}) has no memory behind it")
+    pack(output)  # refuses what is not plain data, with the path
+    aliases = tuple((path, at) for path, tensor in leaves for at, given in inputs if _same_memory(tensor, given))
+    sizes = tuple(t.numel() * t.dtype.itemsize for _, t in leaves)
+    return Output(
+        _contiguous_manifest(output, leaves),
+        tuple(t for _, t in leaves),
+        sizes,
+        tuple(t.device.type for _, t in leaves),
+        aliases,
+    )
+
+
+def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the address ranges of two tensors meet."""
+    if a.device != b.device or not a.numel() or not b.numel():
+        return False
+    (a_start, a_end), (b_start, b_end) = _span(a), _span(b)
+    return a_start < b_end and b_start < a_end
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.dtype.itemsize
+
+
+def _contiguous_manifest(output: Any, leaves: list[tuple[str, torch.Tensor]]) -> Manifest:
+    manifest = pack(output).manifest
+    numbers = {path: i for i, (path, _) in enumerate(leaves)}
+
+    def rewrite(node: Any, path: str) -> Any:
+        if "tensor" in node:
+            tensor = leaves[numbers[path]][1]
+            shape = list(tensor.shape)
+            leaf = {"storage": numbers[path], "dtype": dtype_name(tensor.dtype), "shape": shape}
+            return {"tensor": {**leaf, "strides": contiguous_strides(shape), "offset": 0}}
+        for kind in ("tuple", "list"):
+            if kind in node:
+                return {kind: [rewrite(v, join(path, i)) for i, v in enumerate(node[kind])]}
+        if "dict" in node:
+            return {"dict": [[k, rewrite(v, join(path, k))] for k, v in node["dict"]]}
+        if "dataclass" in node:
+            return {**node, "items": {k: rewrite(v, join(path, k)) for k, v in node["items"].items()}}
+        if "namedtuple" in node:
+            return {**node, "items": [rewrite(v, join(path, i)) for i, v in enumerate(node["items"])]}
+        return node
+
+    return rewrite(manifest, "")
+
+
+def copy_out(output: Output, placed: Sequence[Placement], arenas: Mapping[str, torch.Tensor]) -> None:
+    """Queue the copy of every tensor to its place. Raises ContractError when the output is not of the agreed sizes."""
+    if [size for _, _, size in placed] != list(output.sizes):
+        raise ContractError("the output's size differs from the one returned before for the same shape")
+    for tensor, (arena, offset, size) in zip(output.tensors, placed, strict=True):
+        target = arenas[arena][offset : offset + size].view(tensor.dtype).view(tensor.shape)
+        as_bytes(target).copy_(as_bytes(tensor.detach()), non_blocking=True)
