@@ -113,10 +113,10 @@ def _reachable(path: str) -> bool:
 def free_uid() -> int | None:
     """A uid without account, files or processes, as high as this user namespace has; None if it has but one."""
     try:
-        ranges = [(int(line.split()[0]), int(line.split()[2])) for line in open("/proc/self/uid_map")]
+        lines = Path("/proc/self/uid_map").read_text().splitlines()
     except OSError:
         return None
-    ends = [(start, start + length) for start, length in ranges]
+    ends = [(int(start), int(start) + int(length)) for start, _, length in map(str.split, lines)]
     low, high = _HIGH_UIDS
     if any(start <= low and high <= end for start, end in ends):
         return low + secrets.randbelow(high - low)

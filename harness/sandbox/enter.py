@@ -9,6 +9,7 @@ import contextlib
 import os
 import resource
 import struct
+import sys
 import tempfile
 from collections.abc import Collection
 
@@ -53,7 +54,7 @@ def enter(plan: SandboxPlan, *, keep_fds: Collection[int] = ()) -> None:
     except PermissionError as error:
         if os.getsid(0) != os.getpid():
             raise SandboxError("start a session", error.errno or 0) from error
-    if plan.level is IsolationLevel.NONE and not _is_linux():
+    if plan.level is IsolationLevel.NONE and sys.platform != "linux":
         _limit(plan)
         _settle(plan)
         return
@@ -78,10 +79,11 @@ def enter(plan: SandboxPlan, *, keep_fds: Collection[int] = ()) -> None:
     _settle(plan)
 
 
-def _is_linux() -> bool:
-    import sys
-
-    return sys.platform == "linux"
+def confine(plan: SandboxPlan) -> None:
+    """The part of `enter` that needs no fork and no mount: limits, privileges, filter, environment."""
+    _limit(plan)
+    _give_up_privileges(plan)
+    _settle(plan)
 
 
 def _require_single_thread() -> None:

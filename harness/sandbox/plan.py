@@ -86,7 +86,7 @@ class SandboxPlan:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> SandboxPlan:
         """Inverse of `to_dict`, also after a trip through JSON (lists for tuples)."""
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
         values["level"] = IsolationLevel(raw["level"])
         values["binds"] = tuple(Bind(**bind) for bind in raw.get("binds", ()))
         return cls(**values)
