@@ -25,8 +25,9 @@ TREND_POINTS = 40
 @click.command()
 @click.argument("board", required=False)
 @user_option
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows a table; 0 for all.")
 @json_option
-def history_command(board: str | None, user: str, as_json: bool) -> None:
+def history_command(board: str | None, user: str, limit: int, as_json: bool) -> None:
     """Show your submissions, newest first, on one board or on all.
 
     `change` is the score against your submission before it, `of best` against the best before it; both only among
@@ -34,7 +35,7 @@ def history_command(board: str | None, user: str, as_json: bool) -> None:
 
     \b
     harness history
-    harness history cholesky --user ada
+    harness history cholesky --user ada --limit 0
     """
     with open_reader() as reader:
         if board is not None and board not in reader.leaderboards():
@@ -52,7 +53,9 @@ def history_command(board: str | None, user: str, as_json: bool) -> None:
             console.print()
         write(console, f"{printable(leaderboard)} · {printable(user)}", style="bold")
         write(console, format_class(rank_class) if rank_class else "not evaluated")
-        console.print(_table(section))
+        console.print(_table(section[-limit:]))  # all of them for 0
+        if limit and len(section) > limit:
+            write(console, f"… {len(section) - limit} older; --limit 0 shows them", style="dim")
         scores = [step.row.score.value_ns for step in section if step.row.score is not None and step.row.comparable]
         if len(scores) > 1:
             write(console, f"trend  {sparkline(scores[-TREND_POINTS:])}  score, oldest to newest; lower is faster")

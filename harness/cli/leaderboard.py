@@ -47,8 +47,9 @@ class Ranking:
 @click.command()
 @click.argument("board")
 @click.option("--all", "show_all", is_flag=True, help="Every source of every user, not only each user's best.")
+@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Rows a table; 0 for all.")
 @json_option
-def leaderboard_command(board: str, show_all: bool, as_json: bool) -> None:
+def leaderboard_command(board: str, show_all: bool, limit: int, as_json: bool) -> None:
     """Show a board's ranking.
 
     Scores are ranked only among those of the same grid, device, protocol and isolation. A user stands with the best of
@@ -74,7 +75,9 @@ def leaderboard_command(board: str, show_all: bool, as_json: bool) -> None:
         mark = ", NOT ISOLATED" if ranking.rank_class.isolation is IsolationLevel.NONE else ""
         console.print()
         write(console, format_class(ranking.rank_class) + mark)
-        console.print(_table(ranking))
+        console.print(_table(ranking, limit or len(ranking.entries)))
+        if limit and len(ranking.entries) > limit:
+            write(console, f"… {len(ranking.entries) - limit} slower; --limit 0 shows them", style="dim")
         write(
             console,
             f"scores within {100 * ranking.rank_class.delta:.2g} % share a rank (assumed noise between runs)",
@@ -102,7 +105,7 @@ def _rankings(entries: Sequence[Entry], show_all: bool) -> list[Ranking]:
     return rankings
 
 
-def _table(ranking: Ranking) -> Table:
+def _table(ranking: Ranking, rows: int) -> Table:
     from rich.text import Text
 
     table = plain_table()
@@ -114,7 +117,7 @@ def _table(ranking: Ranking) -> Table:
     table.add_column("id", justify="right", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)
-    for entry, rank in zip(ranking.entries, ranking.ranks, strict=True):
+    for entry, rank in zip(ranking.entries[:rows], ranking.ranks[:rows], strict=True):
         table.add_row(
             str(rank) if rank.tied else f"{rank} ",
             Text(printable(entry.user)),
