@@ -25,8 +25,8 @@ KEYS = (
     "baselines",
     "lint",
 )
-LINT_PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
-"""What `lint.lowest_precision` may name, widest first by the relative error of one rounding or product."""
+LINT_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+"""What `lint.lowest_precision` may name, from the most to the least accurate."""
 
 _IN_PLACE = re.compile(r"(\d+|\*|[A-Za-z_]\w*)(\.(\d+|\*|[A-Za-z_]\w*))*")
 

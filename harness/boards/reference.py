@@ -128,6 +128,20 @@ class Reference:
         with self._running("ref_kernel", spec):
             return function(data)
 
+    def load_kernel(self, path: Path) -> Callable[[Any, Spec | None], Any]:
+        """`custom_kernel` of a trusted submission, such as a shipped baseline, run with the board's modules."""
+        with self._running(f"import of {path.name}", None):
+            module = self._modules.load("submission", path)
+        kernel = getattr(module, "custom_kernel", None)
+        if not callable(kernel):
+            raise RequestError("the file defines no custom_kernel", where=str(path))
+
+        def call(data: Any, spec: Spec | None = None) -> Any:
+            with self._running(f"custom_kernel of {path.name}", spec):
+                return kernel(data)
+
+        return call
+
     def work(self, work: Work, data: Any, spec: Spec) -> tuple[float, float]:
         """What the case must at least do: (flops, bytes of device memory moved).
 
