@@ -119,7 +119,7 @@ def geometric_mean(values: Sequence[float]) -> float:
     """exp of the mean logarithm. Raises ValueError on no values, and on zero, negative or non-finite ones."""
     first = _positive(values)[0]
     # Relative to the first value, so that equal values give exactly that value back.
-    return first * math.exp(math.fsum(math.log(value / first) for value in values) / len(values))
+    return first * math.exp(math.fsum(math.log(value) - math.log(first) for value in values) / len(values))
 
 
 def score_ns(rank_by: RankBy, medians_ns: Sequence[float]) -> float:

@@ -1,0 +1,218 @@
+"""Medians, intervals and scores against numbers worked out by hand, and properties that must always hold."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.boards.board import RankBy
+from harness.evaluation.record import Samples
+from harness.measure.statistics import (
+    Figure,
+    Interval,
+    case_figure,
+    case_times_ns,
+    geometric_mean,
+    median,
+    median_interval,
+    ratio,
+    score,
+    score_ns,
+)
+
+TIMES = st.floats(min_value=1e-3, max_value=1e15)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([5.0], 5.0),
+        ([3, 1], 2.0),
+        ([9, 1, 4], 4.0),
+        ([10, 2, 8, 4], 6.0),
+        ([7, 7, 1, 100, 3], 7.0),
+    ],
+)
+def test_median(values: list[float], expected: float) -> None:
+    assert median(values) == expected
+
+
+def test_median_of_nothing() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        median([])
+
+
+# Of n sorted samples, the k-th smallest and k-th largest; k from the binomial table, tails of at most 2.5 %.
+@pytest.mark.parametrize(("count", "k"), [(6, 1), (7, 1), (15, 4), (31, 10), (63, 24), (127, 52)])
+def test_median_interval_takes_the_tabled_order_statistics(count: int, k: int) -> None:
+    values = list(range(1, count + 1))
+    random.Random(count).shuffle(values)
+    assert median_interval(values) == Interval(k, count + 1 - k)
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_no_interval_below_six_samples(count: int) -> None:
+    assert median_interval(list(range(count))) is None
+
+
+def test_median_interval_of_many_samples() -> None:
+    # Normal approximation: 2500 ± 1.96 · sqrt(5000)/2 = 2500 ± 69.3.
+    interval = median_interval(list(range(5000)))
+    assert interval is not None
+    assert interval.low == pytest.approx(2500 - 69.3, abs=2)
+    assert interval.high == pytest.approx(2500 + 69.3, abs=2)
+
+
+def test_median_interval_covers_what_it_promises() -> None:
+    """2,000 draws of 15 from a skewed distribution whose median is ln 2; the exact coverage at 15 is 96.5 %."""
+    generator = random.Random(7)
+    covered = 0
+    for _ in range(2000):
+        interval = median_interval([generator.expovariate(1.0) for _ in range(15)])
+        assert interval is not None
+        covered += interval.low <= math.log(2) <= interval.high
+    assert 0.95 <= covered / 2000 <= 0.98
+
+
+@given(st.lists(TIMES, min_size=6, max_size=200))
+def test_median_lies_in_its_interval(values: list[float]) -> None:
+    interval = median_interval(values)
+    assert interval is not None
+    assert min(values) <= interval.low <= median(values) <= interval.high <= max(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([4.0], 4.0),
+        ([2.0, 8.0], 4.0),
+        ([1.0, 10.0, 100.0], 10.0),
+        ([3.0, 3.0, 3.0], 3.0),
+        ([1e-3, 1e3], 1.0),
+    ],
+)
+def test_geometric_mean(values: list[float], expected: float) -> None:
+    assert geometric_mean(values) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("rank_by", RankBy)
+def test_scores_refuse_what_is_no_time(bad: float, rank_by: RankBy) -> None:
+    with pytest.raises(ValueError, match="not a positive finite time"):
+        score_ns(rank_by, [bad])
+    with pytest.raises(ValueError, match="not a positive finite time"):
+        score_ns(rank_by, [1.0, bad])
+
+
+def test_scores_refuse_nothing() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        geometric_mean([])
+
+
+@given(st.lists(TIMES, min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_geometric_mean_is_bounded_and_has_no_order(values: list[float], shuffler: random.Random) -> None:
+    mean = geometric_mean(values)
+    assert min(values) * (1 - 1e-9) <= mean <= max(values) * (1 + 1e-9)
+    shuffled = list(values)
+    shuffler.shuffle(shuffled)
+    assert geometric_mean(shuffled) == pytest.approx(mean, rel=1e-12)
+
+
+def test_geometric_mean_does_not_overflow() -> None:
+    assert geometric_mean([1e300, 1e300, 1e-300]) == pytest.approx(1e100, rel=1e-9)
+
+
+def test_score_by_each_rule() -> None:
+    assert score_ns(RankBy.GEOM, [2.0, 8.0]) == pytest.approx(4.0)
+    assert score_ns(RankBy.MEAN, [2.0, 8.0]) == 5.0
+    assert score_ns(RankBy.LAST, [8.0]) == 8.0
+    with pytest.raises(ValueError, match="takes one benchmark, not 2"):
+        score_ns(RankBy.LAST, [2.0, 8.0])
+
+
+def test_times_are_calls_less_the_median_no_op() -> None:
+    assert case_times_ns(Samples((110, 120, 100), (9, 10, 30))) == [100.0, 110.0, 90.0]
+    assert case_times_ns(Samples((110, 120), ())) == [110.0, 120.0]
+
+
+def test_a_time_may_be_negative_but_a_figure_may_not() -> None:
+    samples = Samples((9, 100, 110), (10, 10, 10))
+    assert case_times_ns(samples) == [-1.0, 90.0, 100.0]
+    assert case_figure(samples) == Figure(90.0, None)
+    assert case_figure(Samples((9, 10, 11), (10, 10, 10))) is None
+    assert case_figure(Samples((), ())) is None
+    assert case_figure(None) is None
+
+
+def test_case_interval_holds_the_uncertainty_of_the_no_op() -> None:
+    # Times 103 − 100 … : median 1003 − 100 = 903, [900, 906] by the extremes of 7; no-op [96, 104], median 100.
+    samples = Samples((1000, 1001, 1002, 1003, 1004, 1005, 1006), (96, 97, 99, 100, 101, 103, 104))
+    figure = case_figure(samples)
+    assert figure is not None
+    assert figure.value_ns == 903.0
+    assert figure.interval_ns is not None
+    assert figure.interval_ns.low == pytest.approx(903 - 5.0)  # sqrt(3² + 4²)
+    assert figure.interval_ns.high == pytest.approx(903 + 5.0)
+
+
+def test_no_case_interval_when_the_no_op_has_none() -> None:
+    figure = case_figure(Samples(tuple(range(1000, 1007)), (10, 10)))
+    assert figure == Figure(993.0, None)
+
+
+def test_geomean_interval_adds_logarithms_in_quadrature() -> None:
+    # ± 3 % and ± 4 % in log space give ± 5 % / 2.
+    cases = [
+        Figure(100.0, Interval(100 * math.exp(-0.03), 100 * math.exp(0.03))),
+        Figure(400.0, Interval(400 * math.exp(-0.04), 400 * math.exp(0.04))),
+    ]
+    result = score(RankBy.GEOM, cases)
+    assert result is not None
+    assert result.value_ns == pytest.approx(200.0)
+    assert result.interval_ns is not None
+    assert result.interval_ns.low == pytest.approx(200 * math.exp(-0.025))
+    assert result.interval_ns.high == pytest.approx(200 * math.exp(0.025))
+
+
+def test_mean_interval_adds_values_in_quadrature() -> None:
+    cases = [Figure(100.0, Interval(97.0, 103.0)), Figure(300.0, Interval(296.0, 304.0))]
+    assert score(RankBy.MEAN, cases) == Figure(200.0, Interval(197.5, 202.5))
+
+
+def test_score_of_one_case_is_that_case() -> None:
+    case = Figure(100.0, Interval(90.0, 130.0))
+    assert score(RankBy.LAST, [case]) == case
+    of_geom = score(RankBy.GEOM, [case])
+    assert of_geom is not None
+    assert of_geom.interval_ns is not None
+    assert of_geom.interval_ns.low == pytest.approx(90.0)
+    assert of_geom.interval_ns.high == pytest.approx(130.0)
+
+
+def test_score_is_not_invented() -> None:
+    good = Figure(100.0, Interval(90.0, 110.0))
+    assert score(RankBy.GEOM, []) is None
+    assert score(RankBy.GEOM, [good, None]) is None
+    assert score(RankBy.GEOM, [good, Figure(100.0, None)]) == Figure(100.0, None)
+    assert score(RankBy.GEOM, [good, Figure(100.0, Interval(-5.0, 110.0))]) == Figure(100.0, None)
+
+
+@given(st.lists(st.tuples(TIMES, st.floats(0.0, 0.5), st.floats(0.0, 0.5)), min_size=1, max_size=20))
+def test_score_lies_in_its_interval(rows: list[tuple[float, float, float]]) -> None:
+    cases = [Figure(value, Interval(value * (1 - low), value * (1 + high))) for value, low, high in rows]
+    for rank_by in (RankBy.GEOM, RankBy.MEAN):
+        result = score(rank_by, cases)
+        assert result is not None
+        assert result.interval_ns is not None
+        assert result.interval_ns.low <= result.value_ns * (1 + 1e-12)
+        assert result.interval_ns.high >= result.value_ns * (1 - 1e-12)
+
+
+def test_ratio() -> None:
+    old, new = Figure(200.0, Interval(190.0, 210.0)), Figure(100.0, Interval(95.0, 105.0))
+    assert ratio(new, old) == (0.5, Interval(95 / 210, 105 / 190))
+    assert ratio(Figure(100.0, None), old) == (0.5, None)
