@@ -24,7 +24,7 @@ class Kind(StrEnum):
     BIND = "bind"  # a host file or folder, read-only or writable
     DEVICE = "device"  # a host device node
     TMPFS = "tmpfs"  # memory, writable by all, of limited size
-    MASK = "mask"  # an empty read-only folder or file over something that must not be seen
+    MASK = "mask"  # an empty read-only folder or file over something that must stay unseen
     SYMLINK = "symlink"
     FILE = "file"  # a file made up by us
     PROC = "proc"  # of the sandbox's own PID namespace
@@ -70,12 +70,11 @@ def layout(plan: SandboxPlan) -> list[Entry]:
         put(Entry(Kind.DEVICE, node, _existing(node, "device")))
     for name, text in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         put(Entry(Kind.SYMLINK, f"/dev/{name}", text))
-    for path in plan.hidden:
-        _, final = follow(path)
-        if os.path.lexists(final) and final not in entries:
-            put(Entry(Kind.MASK, final, final))
     for bind in plan.binds:
         put(Entry(Kind.BIND, bind.target, _existing(bind.source, "bind"), writable=bind.writable))
+    for entry in [entry for entry in entries.values() if entry.kind is Kind.BIND]:
+        for place, source in _shown_though_hidden(entry, plan):
+            entries.setdefault(place, Entry(Kind.MASK, place, source))
     return _without_needless(sorted(entries.values(), key=lambda entry: (entry.target.count("/"), entry.target)))
 
 
@@ -126,6 +125,16 @@ def _without_needless(entries: list[Entry]) -> list[Entry]:
             continue
         kept.append(entry)
     return kept
+
+
+def _shown_though_hidden(bind: Entry, plan: SandboxPlan) -> list[tuple[str, str]]:
+    """Where hidden paths would show up through a bind, with their host paths."""
+    found = []
+    for path in plan.hidden:
+        _, final = follow(path)
+        if os.path.lexists(final) and final.startswith(bind.source.rstrip("/") + "/"):
+            found.append((bind.target.rstrip("/") + final[len(bind.source.rstrip("/")) :], final))
+    return found
 
 
 def _existing(path: str, what: str) -> str:
