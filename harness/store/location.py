@@ -46,6 +46,8 @@ def unisolated_allowed() -> bool:
 _EXPLANATIONS = (
     ("readonly", "the store is read-only", "Make the file and its folder writable, or set HARNESS_HOME."),
     ("unable to open", "the store can't be opened", "Check the folder's permissions, or set HARNESS_HOME."),
+    ("Permission denied", "the store can't be opened", "Check the folder's permissions, or set HARNESS_HOME."),
+    ("Not a directory", "the store's folder is not a folder", "Set HARNESS_HOME to a folder of yours."),
     (
         "not a database",
         "the store is not a SQLite database",

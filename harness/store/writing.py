@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import create_engine, event, insert, select, update
+from sqlalchemy import URL, create_engine, event, insert, select, update
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -150,7 +150,9 @@ def _prepare_existing(path: Path) -> None:
 
 def _engine(path: Path) -> Engine:
     # No pool: between calls there is no open descriptor that a forked worker could inherit.
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S})
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}
+    )
 
     @event.listens_for(engine, "connect")
     def _configure(connection: sqlite3.Connection, _: object) -> None:
