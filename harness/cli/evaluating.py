@@ -61,9 +61,17 @@ def evaluation_options(default_mode: Mode) -> Callable[[F], F]:
         ),
         click.option("--on", "place", default="local", show_default=True, metavar="PLACE", help="Where it runs."),
         click.option("--case", "cases", type=int, multiple=True, metavar="N", help="Only this case; may be repeated."),
-        click.option("--grid", type=click.Choice([g.value for g in GridName]), help="Default: full with a GPU, else cpu."),
+        click.option(
+            "--grid", type=click.Choice([g.value for g in GridName]), help="Default: full with a GPU, else cpu."
+        ),
         click.option("--fail-fast", is_flag=True, help="Stop at the first case that does not pass."),
-        click.option("--timeout", "call_timeout_s", type=click.FloatRange(min=0.1), metavar="S", help="Most seconds a call may take."),
+        click.option(
+            "--timeout",
+            "call_timeout_s",
+            type=click.FloatRange(min=0.1),
+            metavar="S",
+            help="Most seconds a call may take.",
+        ),
         click.option(
             "--isolation",
             type=click.Choice([level.value for level in IsolationLevel]),
@@ -123,7 +131,7 @@ def _board(option: str | None, header: str | None, file: Path) -> Board:
         raise RequestError(
             "no leaderboard is named",
             where=str(file),
-            hint="Begin the file with `#!POPCORN leaderboard NAME`, or add --leaderboard NAME; `harness boards` lists them.",
+            hint="Begin the file with `#!POPCORN leaderboard NAME`, or add --leaderboard NAME (`harness boards`).",
         )
     board = find_board(option if option is not None else str(header))
     if option is not None and header is not None and header.casefold() not in _names(board):
@@ -220,7 +228,9 @@ def _cut_short(error: BaseException) -> EvaluationOutcome:
         return EvaluationOutcome(Status.ERROR, Reason(ReasonCode.HARNESS, str(error)))
     if isinstance(error, KeyboardInterrupt):
         return EvaluationOutcome(Status.INTERRUPTED, Reason(ReasonCode.INTERRUPTED, "stopped by the user"))
-    return EvaluationOutcome(Status.ERROR, Reason(ReasonCode.HARNESS, f"internal error: {type(error).__name__}: {error}"))
+    return EvaluationOutcome(
+        Status.ERROR, Reason(ReasonCode.HARNESS, f"internal error: {type(error).__name__}: {error}")
+    )
 
 
 @contextmanager
@@ -250,12 +260,18 @@ def _progress() -> Iterator[Callable[[Event], None]]:
 def _line(console: Console, event: Event) -> None:
     if isinstance(event, EvaluationHeader):
         interpreted = ", by Triton's interpreter" if event.interpreted else ""
-        console.print(f"{event.mode} on {event.device.name}, {event.grid} grid, isolation {event.isolation}{interpreted}")
+        console.print(
+            f"{event.mode} on {event.device.name}, {event.grid} grid, isolation {event.isolation}{interpreted}"
+        )
     if isinstance(event, CaseResult):
         figure = case_figure(event.samples)
         took = f"  {figure.value_ns / 1e3:,.1f} µs" if figure is not None and event.status is Status.PASSED else ""
         why = f": {event.reason.message}" if event.reason is not None else ""
-        console.print(f"  {event.kind} {event.index} ({format_spec(event.spec)}) {event.status}{took}{why}", markup=False, soft_wrap=True)
+        console.print(
+            f"  {event.kind} {event.index} ({format_spec(event.spec)}) {event.status}{took}{why}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def log_folder(kept: bool) -> Path:
@@ -267,5 +283,3 @@ def log_folder(kept: bool) -> Path:
     logs = home() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="", dir=logs))
-
-

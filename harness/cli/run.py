@@ -16,7 +16,9 @@ from harness.evaluation.record import Mode, Status
 
 @click.command("run")
 @evaluation_options(Mode.TEST)
-@click.option("--spec", "spec_words", multiple=True, metavar="K=V", help="A shape of your own, e.g. --spec n=100 --spec batch=3.")
+@click.option(
+    "--spec", "spec_words", multiple=True, metavar="K=V", help="A shape of your own, e.g. --spec n=100 --spec batch=3."
+)
 @click.option("--seed", type=int, help="Root of every seed; the same root gives the same inputs again.")
 @json_option
 def run_command(spec_words: tuple[str, ...], seed: int | None, as_json: bool, **options: Any) -> int:
@@ -51,7 +53,9 @@ def parse_spec(words: tuple[str, ...]) -> Spec | None:
     for word in (part for whole in words for part in whole.split()):
         key, equals, text = word.partition("=")
         if not equals or not key.isidentifier() or not text:
-            raise RequestError(f"'{word}' is not KEY=VALUE", where="--spec", allowed="e.g. n=100, case=dense, m=[96,128]")
+            raise RequestError(
+                f"'{word}' is not KEY=VALUE", where="--spec", allowed="e.g. n=100, case=dense, m=[96,128]"
+            )
         if key in spec:
             raise RequestError(f"'{key}' is given twice", where="--spec")
         spec[key] = _value(text)

@@ -45,6 +45,7 @@ def submit_command(user: str, as_json: bool, **options: Any) -> int:
     with open_reader() as reader:
         submission = reader.submission(ids["submission"])
         recorded = reader.evaluation(ids["evaluation"])
+    assert recorded is not None  # it was just written
     if as_json:
         print_json(evaluation_document(submission, recorded))
     else:

@@ -140,7 +140,7 @@ class Kernel:
         self._function = c_void_p()
         call("cuModuleGetFunction", byref(self._function), module, name.encode())
 
-    def launch(self, blocks: int, threads: int, stream: int, *arguments: ctypes._SimpleCData) -> None:  # type: ignore[type-arg]
+    def launch(self, blocks: int, threads: int, stream: int, *arguments: ctypes._SimpleCData) -> None:
         packed = (c_void_p * len(arguments))(*[ctypes.cast(byref(a), c_void_p) for a in arguments])
         size = [c_uint(n) for n in (blocks, 1, 1, threads, 1, 1, 0)]
         call("cuLaunchKernel", self._function, *size, c_void_p(stream), packed, None)

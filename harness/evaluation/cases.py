@@ -24,7 +24,7 @@ from harness.measure.stopping import LOOKS, StoppingRule
 from harness.wire.packing import PackingError, pack
 
 FULL_CHECKS = 2
-"""How many timed outputs, chosen in secret among the first seven, get the full check where a spot check does the rest."""
+"""How many timed outputs, chosen in secret among the first 7, get the full check where a spot check does the rest."""
 TIMED_WARMUPS = 2
 TIMED_CALL_SLOWDOWN = 50.0
 TIMED_CALL_LEAST_S = 10.0
@@ -144,8 +144,8 @@ class Benchmark(CaseRun):
         started = time.perf_counter()
         form, output = self.session.call(pack_input(data, context.board), self.choice, context.call_timeout_s)
         first_call_s = time.perf_counter() - started
-        note = judge(lambda: context.reference.check(data, output))
-        del output
+        note = self._check_fully(data, output)
+        output = None  # its memory is needed for the next
         timeout_s = min(context.call_timeout_s, max(TIMED_CALL_LEAST_S, TIMED_CALL_SLOWDOWN * first_call_s))
         stop = self._sample(data, form, timeout_s)
         self.result = below_floor(replace(self.result, stop_rule=stop, notes=self._notes(note)))
@@ -160,7 +160,7 @@ class Benchmark(CaseRun):
             packed = pack_input(data, self.context.board)
             reading, output = self.session.timed(packed, form, self.choice, timeout_s)
             self._check(data, output, call)
-            del output
+            output = None
             if call < 0:
                 continue
             self._keep(reading)
@@ -188,7 +188,10 @@ class Benchmark(CaseRun):
             seed = self._seed("spot", call)
             judge(lambda: reference.spot_check(data, output, seed))
         else:
-            judge(lambda: reference.check(data, output))
+            self._check_fully(data, output)
+
+    def _check_fully(self, data: Any, output: Any) -> str:
+        return judge(lambda: self.context.reference.check(data, output))
 
     def _samples(self) -> Samples:
         events = tuple(self._events) if any(self._events) else ()

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import gc
 import select
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.evaluation.workers import WorkerFault, WorkerProcess, open_clock
 from harness.wire import words
@@ -89,7 +88,8 @@ class SocketClock:
     def _await_done(self, deadline: float, timeout_s: float) -> None:
         while True:
             # The channel too: a worker that failed or died tells it there and never writes the done byte.
-            ready, _, _ = select.select([self._socket, self.worker.channel], [], [], 0.05)
+            waiting: list[Any] = [self._socket, self.worker.channel]
+            ready, _, _ = select.select(waiting, [], [], 0.05)
             if self._socket in ready and self._socket.recv(1):
                 return
             if self.worker.channel in ready or self._socket in ready:

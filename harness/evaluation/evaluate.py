@@ -38,7 +38,7 @@ from harness.evaluation.session import Session
 from harness.evaluation.workers import ForkServer, WorkerFault
 from harness.measure.speed_of_light import peaks_for
 from harness.measure.stopping import StoppingRule
-
+from harness.sandbox import best_level, harden_supervisor
 
 CASE_BUDGET_S = {"cuda": 2.0, "cpu": 1.0}
 """Wall time for the timed calls of one case, beyond the first 7."""
@@ -72,7 +72,7 @@ class Evaluation:
         self._cases = plan.cases(self._grid)
         self._seeds = Seeds.fresh() if plan.seed is None else Seeds(plan.seed)
         self._interpreted = not self._cuda and USES_TRITON.search(plan.source) is not None
-        self._isolation = plan.isolation or IsolationLevel.NAMESPACES
+        self._isolation = plan.isolation or best_level()
         self._phases = Phases()
         self._results: list[CaseResult] = []
 
@@ -99,6 +99,7 @@ class Evaluation:
         in the events.
         """
         yield self.header()
+        harden_supervisor()
         with ExitStack() as stack:
             with self._phases.spent("start"):
                 host = Host(
@@ -135,7 +136,7 @@ class Evaluation:
         try:
             session.import_submission(self._build_timeout_s())
             deadline = time.monotonic() + self._build_timeout_s()
-            shapes = {format_spec(case.spec | {"seed": 0}): case for case in self._cases}
+            shapes = {format_spec({**case.spec, "seed": 0}): case for case in self._cases}
             for case in shapes.values():
                 if time.monotonic() > deadline or not session.alive:
                     break
@@ -164,7 +165,9 @@ class Evaluation:
             session: Session | None = None
             try:
                 for case in cases:
-                    yield Progress(f"{kind} {case.index}: {format_spec(case.spec)}", len(self._results), len(self._cases))
+                    yield Progress(
+                        f"{kind} {case.index}: {format_spec(case.spec)}", len(self._results), len(self._cases)
+                    )
                     if session is None or not session.alive:
                         if session is not None:
                             session.close()
@@ -246,7 +249,9 @@ class Evaluation:
         if self._plan.only or self._plan.spec is not None:
             return Reason(ReasonCode.CASES_LEFT_OUT, "only a part of the grid was run")
         if self._isolation is IsolationLevel.NONE:
-            return Reason(ReasonCode.NOT_ISOLATED, "run without a sandbox; the store's owner decides whether that ranks")
+            return Reason(
+                ReasonCode.NOT_ISOLATED, "run without a sandbox; the store's owner decides whether that ranks"
+            )
         return None
 
 

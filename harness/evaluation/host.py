@@ -14,11 +14,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from harness.boards.board import Board
 from harness.boards.task_files import write_task_files
 from harness.evaluation.record import IsolationLevel
-from harness.evaluation.workers import ForkServer, WorkerProcess
-from harness.sandbox import default_plan
+from harness.evaluation.workers import ForkServer, WorkerProcess, start_under_bubblewrap
+from harness.sandbox import clean_environment, default_plan
+from harness.store.location import home as store_home
 
 CODE, CACHE, HOME = "code", "cache", "home"
 """In a worker's folder: the submission and support files (read-only), compiler caches, its home."""
@@ -29,16 +32,15 @@ CACHE_VARIABLES = {
     "CUDA_CACHE_PATH": "cuda",
     "CUTE_DSL_CACHE_DIR": "cute",
 }
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
-"""What of the user's environment a worker sees; everything else may hold secrets."""
+MEMORY_SHARE = 0.8
+"""How much of the machine's memory a worker may take before it is stopped."""
 
 HIDDEN_FILES = ("reference.py", "eval.py", "lint.py")
 
 
 def server_environment() -> dict[str, str]:
     """The environment of the fork server."""
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    return clean_environment({"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 def support_files(board: Board) -> tuple[str, ...]:
@@ -107,8 +109,18 @@ class Host:
             write_task_files(self.board, code, self._source, names)
         log = self.logs / f"{self._count:02d}-{phase}.log"
         log.touch(mode=0o600)
-        sandbox = default_plan(self.isolation, scratch=home, cuda=self._cuda, readable=[code], writable=[cache])
+        sandbox = default_plan(
+            self.isolation,
+            scratch=home,
+            cuda=self._cuda,
+            readable=[code],
+            writable=[cache],
+            hidden=[store_home(), self.board.folder],
+            memory_bytes=int(psutil.virtual_memory().total * MEMORY_SHARE),
+        )
         environment = {**server_environment(), **self._environment(cache)}
+        if self.isolation is IsolationLevel.BUBBLEWRAP:
+            return start_under_bubblewrap(environment, log, sandbox), folder
         return self._server.spawn(home, environment, log, sandbox), folder
 
     def keep_caches(self, folder: Path) -> None:

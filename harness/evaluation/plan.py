@@ -11,7 +11,9 @@ from harness.evaluation.record import CaseKind, IsolationLevel, Mode, Protocol
 
 # Words of a source that can make machine code at run time. Only a hint for what to prepare: a source that compiles
 # without any of them does so in its first, untimed call.
-COMPILES = re.compile(r"triton|helion|cutlass|\bcute\b|cpp_extension|load_inline|_compile_kernel|torch\.compile|nvrtc|cupy|numba")
+COMPILES = re.compile(
+    r"triton|helion|cutlass|\bcute\b|cpp_extension|load_inline|_compile_kernel|torch\.compile|nvrtc|cupy|numba"
+)
 USES_TRITON = re.compile(r"^\s*(?:import|from)\s+(?:triton|helion)\b", re.MULTILINE)
 
 

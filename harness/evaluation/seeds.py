@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Seeds:
-    """`derive` gives independent numbers for every use; the same root gives them again, for a failure to be repeated."""
+    """`derive` gives independent numbers for every use; the same root gives them again, to repeat a failure."""
 
     root: int
 

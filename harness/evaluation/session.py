@@ -69,9 +69,7 @@ class Session:
         self._check_inputs(placed)
         return form, output
 
-    def timed(
-        self, packed: Packed, form: OutputForm, choice: random.Random, timeout_s: float
-    ) -> tuple[TimedCall, Any]:
+    def timed(self, packed: Packed, form: OutputForm, choice: random.Random, timeout_s: float) -> tuple[TimedCall, Any]:
         """One timed call on a fresh input, whose output must have `form`."""
         placed = self.slots.place(packed, choice)
         places = self.slots.output_places(form.sizes, form.devices)

@@ -11,14 +11,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import MachineError
 from harness.evaluation.record import Reason, ReasonCode, Status
-from harness.sandbox import SandboxPlan, kill_tree
+from harness.sandbox import MemoryWatcher, SandboxPlan, bwrap_argv, kill_tree
 from harness.wire.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, Message, channel_pair
+from harness.worker import START_FAILED
 
 LOG_LIMIT_BYTES = 64 << 20
 START_TIMEOUT_S = 120.0
@@ -86,11 +87,11 @@ class ForkServer:
             self._process.kill()
             _, stderr = self._process.communicate()
             last = stderr.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
-            raise MachineError(f"the worker process does not start: {last[0]}", hint="harness doctor says more.") from None
+            raise MachineError(
+                f"the worker process does not start: {last[0]}", hint="harness doctor says more."
+            ) from None
 
-    def spawn(
-        self, folder: Path, environment: Mapping[str, str], log: Path, sandbox: SandboxPlan
-    ) -> WorkerProcess:
+    def spawn(self, folder: Path, environment: Mapping[str, str], log: Path, sandbox: SandboxPlan) -> WorkerProcess:
         """Fork a worker whose working folder is `folder` and whose output goes to `log`."""
         self.wait_ready()
         ours, theirs = channel_pair()
@@ -104,7 +105,8 @@ class ForkServer:
         self._channel.send(request, [theirs.fileno(), log_fd])
         theirs.close()
         os.close(log_fd)
-        return WorkerProcess(self, self._channel.receive(START_TIMEOUT_S)["pid"], ours, log)
+        pid: int = self._channel.receive(START_TIMEOUT_S)["pid"]
+        return WorkerProcess(pid, ours, log, sandbox, lambda timeout_s: self.exit_status(pid, timeout_s))
 
     def exit_status(self, pid: int, timeout_s: float) -> int | None:
         """The exit code of a worker, negative for a signal; None while it runs."""
@@ -120,13 +122,47 @@ class ForkServer:
             self._process.stderr.close()
 
 
+def start_under_bubblewrap(environment: Mapping[str, str], log: Path, sandbox: SandboxPlan) -> WorkerProcess:
+    """A worker that starts cold under `bwrap`, where this process may not make namespaces of its own."""
+    ours, theirs = channel_pair()
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            bwrap_argv(sandbox, [sys.executable, "-P", "-m", "harness.worker.cold", str(theirs.fileno())]),
+            env=dict(environment),
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    theirs.close()
+
+    def exit_status(timeout_s: float) -> int | None:
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    return WorkerProcess(process.pid, ours, log, sandbox, exit_status)
+
+
 class WorkerProcess:
     """One worker. `ask` sends a request and returns the answer, or raises WorkerFault."""
 
-    def __init__(self, server: ForkServer, pid: int, channel: Channel, log: Path) -> None:
+    def __init__(
+        self,
+        pid: int,
+        channel: Channel,
+        log: Path,
+        sandbox: SandboxPlan,
+        exit_status: Callable[[float], int | None],
+    ) -> None:
         self.pid, self.channel, self.log = pid, channel, log
-        self._server = server
         self.alive = True
+        self._exit_status = exit_status
+        self._uid = sandbox.uid
+        limit = sandbox.memory_bytes
+        self._memory = None if limit is None else MemoryWatcher(pid, limit, uid=sandbox.uid)
 
     def ask(self, message: Message, fds: Sequence[int] = (), *, timeout_s: float) -> Message:
         self.send(message, fds)
@@ -148,20 +184,31 @@ class WorkerProcess:
             raise self.timed_out(timeout_s) from None
         except ChannelError as error:
             self.kill()
-            raise WorkerFault(Status.ERROR, Reason(ReasonCode.CHANNEL, f"the worker broke the channel: {error}")) from None
+            raise WorkerFault(
+                Status.ERROR, Reason(ReasonCode.CHANNEL, f"the worker broke the channel: {error}")
+            ) from None
         if "error" in answer:
             raise fault_of(answer["error"])
         return answer
 
     def watch(self) -> None:
-        """Raise when the log is over its limit. Called while waiting."""
+        """Raise when the worker is over a limit. Called while waiting for it."""
         if self.log_bytes() > LOG_LIMIT_BYTES:
             self.kill()
             text = f"it wrote more than {LOG_LIMIT_BYTES >> 20} MiB of output and was stopped"
             raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUTPUT_LIMIT, text))
+        excess = self._memory.check() if self._memory is not None else None
+        if excess is not None:
+            self.kill()
+            raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUT_OF_MEMORY, f"it {excess}, and was stopped"))
 
     def log_bytes(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_tail(self) -> str:
+        """The last line of the log."""
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        return lines[-1][:500] if lines else ""
 
     def timed_out(self, timeout_s: float) -> WorkerFault:
         self.kill()
@@ -170,10 +217,14 @@ class WorkerProcess:
     def ended(self, error: Exception) -> WorkerFault:
         """The verdict for a channel that closed: the process's own end, as far as it can be known."""
         self.watch()
-        status = self._server.exit_status(self.pid, 2.0)
+        status = self._exit_status(2.0)
         self.kill()
         if status is None:
             text = "the worker closed its channel while it ran on, and was stopped"
+        elif status == START_FAILED and (said := self.log_tail()):
+            raise MachineError(
+                f"the worker could not be put into its sandbox: {said}", hint="harness doctor says more."
+            )
         elif status < 0:
             text = f"the worker was killed by {signal_name(-status)}"
         else:
@@ -185,8 +236,8 @@ class WorkerProcess:
         if self.alive:
             self.alive = False
             self.channel.close()
-            kill_tree(self.pid)
-            self._server.exit_status(self.pid, 5.0)
+            kill_tree(self.pid, uid=self._uid)
+            self._exit_status(5.0)
 
 
 def signal_name(number: int) -> str:

@@ -155,9 +155,7 @@ def board_class(kind: str) -> type:
     raise PackingError(f"the class {kind} is not known here")
 
 
-def unpack(
-    manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Callable[[str], type] = no_classes
-) -> Any:
+def unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Callable[[str], type] = no_classes) -> Any:
     """Put a tree together again over flat uint8 storages (views, not copies).
 
     `find_class` gives the dataclass or named tuple of a name. Raises PackingError for a manifest that does not fit the

@@ -22,7 +22,7 @@ def load_entry(file_name: str) -> Callable[[Any], Any]:
     module = importlib.import_module(Path(file_name).stem)
     entry = getattr(module, ENTRY, None)
     if callable(entry):
-        return entry  # type: ignore[no-any-return]
+        return entry
     for name in POSITIONAL_ENTRIES:
         positional = getattr(module, name, None)
         if callable(positional):

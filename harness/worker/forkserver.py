@@ -21,9 +21,7 @@ import harness.worker.main as worker
 from harness.sandbox import SandboxPlan, become_subreaper, enter
 from harness.sandbox.guard import die_with_parent
 from harness.wire.channel import Channel, ChannelClosed, Message
-
-START_FAILED = 70
-"""Exit code of a worker that could not be put into its sandbox; its log says why."""
+from harness.worker import START_FAILED
 
 
 def serve(channel: Channel) -> None:
@@ -67,8 +65,8 @@ def _redirect(log_fd: int) -> None:
     for source, target in ((null, 0), (log_fd, 1), (log_fd, 2)):
         os.dup2(source, target)
     # New objects: those of this process may hold a buffer that is not the child's to write.
-    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _wait(pid: int, timeout_s: float, statuses: dict[int, int]) -> int | None:

@@ -76,11 +76,11 @@ class Worker:
         return {"ok": True}
 
     def do_call(self, request: Message, fds: list[int]) -> Message:
-        assert self._device is not None and self._entry is not None
+        device, entry = self._ready()
         self._kept = None
         data, inputs = self._inputs(request)
-        output = self._entry(data)
-        self._device.synchronize()
+        output = entry(data)
+        device.synchronize()
         self._kept = describe_output(output, inputs)
         return {
             "output": self._kept.manifest,
@@ -90,15 +90,16 @@ class Worker:
         }
 
     def do_collect(self, request: Message, fds: list[int]) -> Message:
-        assert self._device is not None and self._kept is not None
+        assert self._device is not None
+        assert self._kept is not None
         copy_out(self._kept, _placements(request["placed"]), self._arenas)
         self._device.synchronize()
         self._kept = None
         return {"ok": True}
 
     def do_timed(self, request: Message, fds: list[int]) -> Message:
-        assert self._device is not None and self._entry is not None
-        entry, described = self._entry, {}
+        device, entry = self._ready()
+        described: dict[str, Any] = {}
         data, inputs = self._inputs(request)
 
         def collect(output: Any) -> None:
@@ -106,13 +107,18 @@ class Worker:
             copy_out(told, _placements(request["collect"]), self._arenas)
             described.update(output=told.manifest, aliases=told.aliases)
 
-        events_ns = self._device.timed(request["number"], lambda: entry(data), collect)
+        events_ns = device.timed(request["number"], lambda: entry(data), collect)
         return {"finished": True, "events_ns": events_ns, **described}
 
     def do_noop(self, request: Message, fds: list[int]) -> Message:
         assert self._device is not None
         events_ns = self._device.timed(request["number"], lambda: None, lambda output: None)
         return {"finished": True, "events_ns": events_ns}
+
+    def _ready(self) -> tuple[WorkerDevice, Callable[[Any], Any]]:
+        assert self._device is not None
+        assert self._entry is not None
+        return self._device, self._entry
 
     def _queued(self) -> None:
         self._channel.send({"queued": True})
