@@ -1,0 +1,149 @@
+"""The result screen and its JSON document."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import sample_store
+from rich.console import Console
+
+from harness.cli.report import evaluation_document, render_evaluation
+from harness.evaluation.record import EvaluationOutcome, Mode, Reason, ReasonCode, Samples, Status
+from harness.measure.statistics import case_figure
+from harness.store.rows import EvaluationRow
+
+
+def screen(evaluation: EvaluationRow, width: int = 80) -> str:
+    text = io.StringIO()
+    render_evaluation(Console(file=text, width=width, highlight=False), None, evaluation)
+    assert all(len(line) <= width for line in text.getvalue().splitlines())
+    return text.getvalue()
+
+
+def row(*cases: object, outcome: EvaluationOutcome = sample_store.PASSED, **header: object) -> EvaluationRow:
+    return EvaluationRow.unrecorded(replace(sample_store.HEADER, **header), outcome, cases)  # type: ignore[arg-type]
+
+
+CASE_KEYS = [
+    "kind",
+    "index",
+    "spec",
+    "status",
+    "message",
+    "traceback",
+    "median_us",
+    "ci_us",
+    "samples",
+    "events_us",
+    "speed_of_light_us",
+]
+EVALUATION_KEYS = [
+    "id",
+    "mode",
+    "protocol",
+    "grid",
+    "device",
+    "isolation",
+    "status",
+    "reason",
+    "score_us",
+    "score_ci_us",
+    "rank",
+    "seed",
+    "versions",
+    "log",
+    "cases",
+]
+
+
+def test_document_has_the_stated_shape() -> None:
+    case = replace(sample_store.benchmark_case(0, 100.0), speed_of_light_ns=25_000.0)
+    assert case.samples is not None
+    case = replace(case, samples=replace(case.samples, events_ns=(99_000,) * 14 + (98_000,)))
+    document = json.loads(json.dumps(evaluation_document(None, row(case)), allow_nan=False))
+    assert document["submission"] is None
+    evaluation = document["evaluation"]
+    assert list(evaluation) == EVALUATION_KEYS
+    assert evaluation["device"] == "Intel(R) Xeon(R) Processor @ 2.10GHz"
+    assert (evaluation["status"], evaluation["reason"], evaluation["rank"]) == ("passed", None, None)
+    assert evaluation["seed"] == 4_611_686_018_427_387_905
+    (part,) = evaluation["cases"]
+    assert list(part) == CASE_KEYS
+    figure = case_figure(case.samples)
+    assert figure is not None
+    assert figure.interval_ns is not None
+    assert part["median_us"] == figure.value_ns / 1e3 == 100.0
+    assert part["ci_us"] == [figure.interval_ns.low / 1e3, figure.interval_ns.high / 1e3]
+    assert (part["samples"], part["events_us"], part["speed_of_light_us"]) == (15, 99.0, 25.0)
+    assert evaluation["score_us"] == 100.0
+
+
+def test_document_of_a_failure() -> None:
+    wrong = Reason(ReasonCode.WRONG_ANSWER, "3 of 9 wrong")
+    case = sample_store.test_case(0, status=Status.FAILED, reason=wrong, spec={"x": float("nan"), "m": (1, (2,))})
+    document = evaluation_document(None, row(case, outcome=EvaluationOutcome(Status.FAILED, wrong)))
+    evaluation = json.loads(json.dumps(document, allow_nan=False))["evaluation"]
+    assert evaluation["reason"] == {"code": "wrong_answer", "message": "3 of 9 wrong"}
+    assert evaluation["score_us"] is None
+    part = evaluation["cases"][0]
+    assert (part["message"], part["traceback"], part["median_us"], part["samples"]) == ("3 of 9 wrong", "", None, 0)
+    assert part["spec"] == {"x": "nan", "m": [1, [2]]}
+
+
+def test_passed_screen() -> None:
+    text = screen(row(sample_store.test_case(0), *(sample_store.benchmark_case(i, 100.0) for i in range(3))))
+    assert "PASSED   score 100.00 µs ± 0.5 %" in text
+    assert "tests: 1 of 1 passed" in text
+    assert "1 batch: 64; n: 64; cond: 2 100.00 µs ± 0.8 % 15" in " ".join(text.split())
+    assert "1 of 5 cases not run" in text
+    assert "time: start 1.2 s, tests 2.5 s, benchmarks 4.0 s" in text
+
+
+def test_an_unranked_run_says_so() -> None:
+    reason = Reason(ReasonCode.NOT_ISOLATED, "no sandbox here")
+    text = screen(row(sample_store.benchmark_case(0, 1.0), outcome=replace(sample_store.PASSED, rank_reason=reason)))
+    assert "not ranked: no sandbox here (not_isolated)" in text
+    assert "not ranked: benchmark mode" in screen(row(sample_store.benchmark_case(0, 1.0), mode=Mode.BENCHMARK))
+
+
+def test_equal_failures_are_told_once_and_the_rest_is_counted() -> None:
+    same = Reason(ReasonCode.WRONG_ANSWER, "all zeros")
+    cases = [sample_store.test_case(i, status=Status.FAILED, reason=same) for i in range(4)]
+    cases += [
+        sample_store.test_case(i, status=Status.FAILED, reason=Reason(ReasonCode.EXCEPTION, f"number {i}"))
+        for i in range(4, 14)
+    ]
+    text = screen(row(*cases, outcome=EvaluationOutcome(Status.FAILED, same)))
+    assert text.count("all zeros") == 1
+    assert "test 0–3: failed" in text
+    assert "number 7" in text
+    assert "number 8" not in text
+    assert "… 6 further kinds of failure" in text
+
+
+def test_only_the_end_of_a_long_traceback() -> None:
+    reason = Reason(ReasonCode.EXCEPTION, "boom")
+    traceback = "".join(f"frame {number}\n" for number in range(100)) + "ValueError: boom\n"
+    text = screen(
+        row(sample_store.test_case(0, status=Status.FAILED, reason=reason, traceback=traceback), mode=Mode.TEST)
+    )
+    assert "… 89 lines before" in text
+    assert "frame 89" in text
+    assert "frame 88" not in text
+    assert "  ValueError: boom" in text
+
+
+def test_a_reason_that_no_case_tells_is_shown() -> None:
+    reason = Reason(ReasonCode.IMPORT_FAILED, "No module named 'cutlass'")
+    assert "No module named 'cutlass' (import_failed)" in screen(row(outcome=EvaluationOutcome(Status.FAILED, reason)))
+
+
+def test_speed_of_light_and_a_meaningless_time() -> None:
+    lit = replace(sample_store.benchmark_case(0, 100.0), speed_of_light_ns=25_000.0)
+    dark = replace(sample_store.benchmark_case(1, 1.0), samples=Samples((10,) * 7, (20,) * 7))
+    text = screen(row(lit, dark))
+    assert "of light" in text
+    assert "25 %" in text
+    assert "score" not in text  # a case without a figure leaves none
