@@ -109,12 +109,21 @@ def with_header(text: str, board: Board, gpu: str | None) -> str:
     gpus = (gpu,) if gpu else own[:1] or board.gpus[:1]
     lines = text.lstrip("\ufeff").splitlines(keepends=True)
     shebang = [lines.pop(0)] if lines and lines[0].startswith("#!/") else []
-    while lines and (lines[0].startswith(MARKERS) or not lines[0].strip()):
-        lines.pop(0)
+    lines = _without_directives(lines)
     marker = MARKERS[board.language is Language.CUDA]
     header = [f"{marker} leaderboard {board.name}\n"] + [f"{marker} gpu {name}\n" for name in gpus]
     is_comment = bool(lines) and lines[0].startswith(("#", "//", '"""'))
     return "".join([*shebang, *header, *([] if is_comment else ["\n"]), *lines])
+
+
+def _without_directives(lines: list[str]) -> list[str]:
+    """The lines without the directives of their first block of comments, and without blank lines before the rest."""
+    first_other = next(
+        (i for i, line in enumerate(lines) if line.strip() and not line.startswith(("#", "//"))), len(lines)
+    )
+    kept = [line for line in lines[:first_other] if not line.startswith(MARKERS)] + lines[first_other:]
+    start = next((i for i, line in enumerate(kept) if line.strip()), len(kept))
+    return kept[start:]
 
 
 def _skeleton(board: Board) -> str:
