@@ -138,8 +138,9 @@ def _collect_dead() -> None:
 def _be_plain(keep: set[int]) -> None:
     """Drop what came with the fork: descriptors, signal handlers, blocked signals, core files, traceability."""
     close_other_fds(keep)
-    if os.path.exists("/dev/null"):
-        for _ in {0, 1, 2} - keep:
+    for _ in {0, 1, 2} - keep:
+        # May be missing: the file tree changes under the guard while the init builds its own. Then they stay closed.
+        with contextlib.suppress(OSError):
             os.open("/dev/null", os.O_RDWR)  # takes the lowest free number
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(SandboxError):

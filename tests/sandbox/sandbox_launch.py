@@ -58,7 +58,8 @@ class Launcher:
         report: dict[str, Any] = json.loads(run.stdout)
         if "sandbox_error" in report and not job.get("may_fail"):
             self._skip_if_impossible(level, report["sandbox_error"])
-        report["stderr"] = run.stderr
+        if run.stderr:
+            print(run.stderr)  # pytest shows it when the test fails
         return report
 
     def _skip_if_impossible(self, level: IsolationLevel, error: str) -> None:
