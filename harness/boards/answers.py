@@ -145,9 +145,10 @@ def _relative_difference(left: torch.Tensor, right: torch.Tensor) -> float:
         return 0.0
     if not right.is_floating_point():
         return 1.0
-    a, b = left.double(), right.double()
+    wide = torch.promote_types(right.dtype, torch.float32) if right.dtype.itemsize > 1 else torch.float32
+    a, b = left.to(wide), right.to(wide)
     scale = float(b.abs().amax()) if b.numel() else 0.0
-    difference = float((a - b).abs().amax()) if b.numel() else 0.0
+    difference = float(torch.sub(a, b).abs_().amax()) if b.numel() else 0.0
     return difference / scale if scale else float(difference > 0)
 
 

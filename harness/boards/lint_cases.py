@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -12,9 +11,9 @@ import torch
 from harness.boards import answers
 from harness.boards.answers import Answer
 from harness.boards.board import Spec, format_spec
-from harness.boards.description import described_form, described_names, dimensions
 from harness.boards.find import shipped_submissions
 from harness.boards.lint import CaseReport, Code, Findings, Severity, Tell, check_work
+from harness.boards.lint_inputs import check_inputs
 from harness.boards.reference import BoardCodeError, Reference
 from harness.errors import RequestError
 from harness.wire.packing import PackingError, tensor_leaves
@@ -88,9 +87,7 @@ class _CaseLint:
     def run(self) -> CaseReport | None:
         data = self.reference.generate(self.spec)
         list(tensor_leaves(data))  # PackingError where the data are not plain
-        self.check_seed(data)
-        self.check_description(data)
-        self.check_in_place(data)
+        check_inputs(self.reference, self.spec, data, self.case, self.findings)
         check_work(self.board, lambda work: self.reference.work(work, data, self.spec), self.case, self.findings)
         if self.kernel is None:
             return None
@@ -105,11 +102,12 @@ class _CaseLint:
                 hint="A message that check_implementation returns as text means wrong; right is an empty one.",
             )
             return None
-        wrong = self.check_wrong_answers(data, right)
+        self.check_wrong_answers(data, right)
         self.check_forms(data, right)
         lowest = self.check_precision(data, right)
         self.check_vary(data, right)
-        self.check_spot(data, right, wrong)
+        if self.reference.has_spot_check:
+            self.check_spot_admits(data, right)
         return CaseReport(self.case, lowest, self.refused)
 
     def asked(self, data: Any, output: Any) -> tuple[bool, str]:
@@ -128,100 +126,27 @@ class _CaseLint:
                 hint="Give it memory of its own: an input that holds the answer lets an idle kernel pass.",
             )
 
-    # What generate_input returns
-
-    def check_seed(self, data: Any) -> None:
-        seed = self.spec.get("seed")
-        seed = seed if isinstance(seed, int) else 1
-        torch.manual_seed(2)  # a generator that reads the global state without seeding it is found out
-        first = self.reference.generate(self.spec, seed)
-        torch.manual_seed(3)
-        again = self.reference.generate(self.spec, seed)
-        for path in answers.differing_paths(first, again):
-            self.add(
-                Code.NOT_DETERMINISTIC,
-                f"generate_input makes another input {path or 'data'} from the same seed",
-                hint="Draw everything from a generator seeded with `seed`.",
-            )
-        other = self.reference.generate(self.spec, seed + 1)
-        if any(True for _ in tensor_leaves(data)) and not answers.differing_paths(first, other):
-            self.add(
-                Code.SEED_IGNORED,
-                "generate_input makes the same input from another seed",
-                severity=Severity.NOTE if self.reference.has_vary else Severity.ERROR,
-                hint="Timed inputs are fresh by vary_input alone."
-                if self.reference.has_vary
-                else "Fresh inputs come from secret seeds: let the values depend on `seed`, or define vary_input.",
-            )
-
-    def check_description(self, data: Any) -> None:
-        names = described_names(self.board.description)
-        if names is None:
-            self.findings.add(
-                Code.DESCRIPTION_TUPLE,
-                "the description has no line `data = (a, b, …)`",
-                severity=Severity.WARNING,
-                hint="Such a line says what generate_input returns, and is compared with it.",
-            )
-            return
-        items = data if isinstance(data, tuple) and len(names) != 1 else (data,)
-        if isinstance(data, tuple) and len(names) == 1 and len(data) == 1:
-            items = data
-        if len(items) != len(names) or (len(names) == 1 and isinstance(data, tuple) and len(data) != 1):
-            count = len(data) if isinstance(data, tuple) else 1
-            self.findings.add(
-                Code.DESCRIPTION_TUPLE,
-                f"the description's data is {len(names)} ({', '.join(names)}), generate_input returns {count}",
-                hint="Make the line `data = (…)` say what is returned.",
-            )
-            return
-        full = self.reference.full_spec(self.spec)
-        for name, item in zip(names, items, strict=True):
-            form = described_form(self.board.description, name)
-            if form is None or not isinstance(item, torch.Tensor):
-                continue
-            dtype, dims = form
-            shape = dimensions(dims, full)
-            actual = str(item.dtype).removeprefix("torch.")
-            if dtype and dtype != actual:
-                self.add(Code.DESCRIPTION_FORM, f"the description says {name} is {dtype}; it is {actual}")
-            if shape is not None and shape != tuple(item.shape):
-                said = ", ".join(dims)
-                self.add(
-                    Code.DESCRIPTION_FORM,
-                    f"the description says {name} is [{said}] = {list(shape)}; it is {list(item.shape)}",
-                )
-
-    def check_in_place(self, data: Any) -> None:
-        paths = [path for path, _ in tensor_leaves(data)]
-        for pattern in self.board.settings.in_place:
-            if not any(fnmatchcase(path, pattern) for path in paths):
-                self.findings.add(
-                    Code.IN_PLACE_PATH,
-                    f"in_place: no tensor of the data has the path '{pattern}'",
-                    hint=f"The data's paths are {', '.join(paths[:12]) or 'none'}.",
-                )
-
     # What the check lets through
 
-    def check_wrong_answers(self, data: Any, right: Any) -> list[Answer]:
-        """Ask about every wrong answer; the refused ones come back, for the spot check."""
-        candidates = list(answers.general_wrong_answers(answers.clone(data), right))
-        for name in self.board.settings.lint.wrong_answers:
-            function = self.reference.lint_function(name)
-            candidates.append(Answer(name, function(answers.clone(data), answers.clone(right))))
-        refused = []
-        for answer in candidates:
+    def check_wrong_answers(self, data: Any, right: Any) -> None:
+        """Ask about every wrong answer, one at a time: at the largest cases one is gigabytes."""
+        for answer in self.wrong_answers(data, right):
             if self.passes(data, answer):
                 self.add(
                     Code.WRONG_ANSWER_PASSES,
                     f"a wrong answer passes: {answer.name}",
                     hint="Tighten the check, or the inputs: no answer that did not do the work may pass.",
                 )
-            else:
-                refused.append(answer)
-        self.refused = len(refused)
-        return refused
+                continue
+            self.refused += 1
+            if self.reference.has_spot_check:
+                self.check_spot_refuses(data, answer)
+
+    def wrong_answers(self, data: Any, right: Any) -> Iterator[Answer]:
+        yield from answers.general_wrong_answers(answers.clone(data), right)
+        for name in self.board.settings.lint.wrong_answers:
+            function = self.reference.lint_function(name)
+            yield Answer(name, function(answers.clone(data), answers.clone(right)))
 
     def passes(self, data: Any, answer: Answer) -> bool:
         """Whether the check admits an answer. A check that raises does not admit it, and that is said."""
@@ -329,29 +254,29 @@ class _CaseLint:
         elif not answers.differs(answer, right):
             self.add(Code.VARY_KEEPS, "a varied input has the same answer", hint="Vary what the answer depends on.")
 
-    def check_spot(self, data: Any, right: Any, refused: Sequence[Answer]) -> None:
-        if not self.reference.has_spot_check:
-            return
+    def check_spot_admits(self, data: Any, right: Any) -> None:
         for seed in SPOT_SEEDS:
             passed, message = self.reference.spot_check(answers.clone(data), answers.clone(right), seed, self.spec)
             if not passed:
                 self.add(Code.SPOT_CHECK_REFUSES, f"spot_check refuses the right answer: {message}")
-        for answer in refused:
-            try:
-                verdicts = [
-                    self.reference.spot_check(answers.clone(data), answers.clone(answer.output), seed, self.spec)[0]
-                    for seed in SPOT_SEEDS
-                ]
-            except BoardCodeError as error:
-                self.add(
-                    Code.CHECK_RAISES,
-                    f"spot_check raises on a wrong answer ({answer.name}): {error.what}",
-                    severity=Severity.WARNING,
-                )
-                continue
-            if any(verdicts):
-                self.add(
-                    Code.SPOT_CHECK_PASSES,
-                    f"spot_check passes a wrong answer that the full check refuses: {answer.name} "
-                    f"({sum(verdicts)} of {len(verdicts)} seeds)",
-                )
+
+    def check_spot_refuses(self, data: Any, answer: Answer) -> None:
+        """`answer` is one that the full check refuses."""
+        try:
+            verdicts = [
+                self.reference.spot_check(answers.clone(data), answers.clone(answer.output), seed, self.spec)[0]
+                for seed in SPOT_SEEDS
+            ]
+        except BoardCodeError as error:
+            self.add(
+                Code.CHECK_RAISES,
+                f"spot_check raises on a wrong answer ({answer.name}): {error.what}",
+                severity=Severity.WARNING,
+            )
+            return
+        if any(verdicts):
+            self.add(
+                Code.SPOT_CHECK_PASSES,
+                f"spot_check passes a wrong answer that the full check refuses: {answer.name} "
+                f"({sum(verdicts)} of {len(verdicts)} seeds)",
+            )

@@ -192,7 +192,9 @@ class Reference:
         function = getattr(self.module, name, None)
         if not callable(function):
             raise RequestError(
-                f"board '{self.board.name}' defines no {name}", where=str(self.board.folder / f"{MODULE}.py")
+                f"board '{self.board.name}' defines no {name}",
+                where=str(self.board.folder / f"{MODULE}.py"),
+                hint="A board without it can only run by its own eval main: --protocol popcorn.",
             )
         return function
 
