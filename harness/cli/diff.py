@@ -18,8 +18,8 @@ from harness.cli.formatting import (
     format_time,
     printable,
 )
+from harness.cli.lookup import find_submission, recorded_board
 from harness.cli.report import plain_table, write
-from harness.cli.show import find_submission
 from harness.errors import RequestError
 from harness.evaluation.record import Status
 from harness.history.code_diff import DiffLine, LineKind, code_diff
@@ -70,6 +70,8 @@ def diff_command(old: str | None, new: str | None, leaderboard: str | None, user
     harness diff 12 kernel.py --json
     """
     with open_reader() as reader:
+        if leaderboard is not None:
+            leaderboard = recorded_board(reader, leaderboard)
         before, after = _sides(reader, old, new, leaderboard, user)
     lines = code_diff(before.source, after.source)
     comparison = _compare(before, after)
@@ -102,7 +104,7 @@ def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | 
         submission = find_submission(reader, int(old))
         return _predecessor(reader, submission), _of_submission(reader, submission)
     file = _of_file(old)
-    board = leaderboard or _board_of(file)
+    board = leaderboard or recorded_board(reader, _board_of(file))
     latest = reader.latest_submission(user, board)
     if latest is None:
         raise RequestError(f"{printable(user)} has no submissions on {board} to compare the file with", where=old)

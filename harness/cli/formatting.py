@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from harness.boards.board import Spec, format_spec
+from harness.boards.board import CaseValue, Spec, format_spec, format_value
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval
 
@@ -36,11 +36,18 @@ def format_ns(value_ns: float, half_width_ns: float | None = None) -> str:
 
 
 def format_spread(figure: Figure | None) -> str:
-    """`± 0.4 %`, half the interval's width over the value; empty without an interval."""
-    if figure is None or figure.relative_half_width is None:
+    """`± 0.4 %`, half the interval's width over the value; empty without an interval.
+
+    From 10 % on the sides may differ much, so both are given: `−12 +31 %`.
+    """
+    if figure is None or figure.interval_ns is None or figure.relative_half_width is None:
         return ""
     percent = 100 * figure.relative_half_width
-    return f"± {percent:.2f} %" if percent < 0.1 else f"± {percent:.1f} %" if percent < 10 else f"± {percent:.0f} %"
+    if percent < 10:
+        return f"± {percent:.2f} %" if percent < 0.1 else f"± {percent:.1f} %"
+    below = 100 * (1 - figure.interval_ns.low / figure.value_ns)
+    above = 100 * (figure.interval_ns.high / figure.value_ns - 1)
+    return f"−{below:.0f} +{above:.0f} %"
 
 
 def format_change(ratio: float) -> str:
@@ -66,8 +73,9 @@ def format_share(part_ns: float | None, figure: Figure | None) -> str:
 
 
 def format_case(spec: Spec) -> str:
-    """The case without its seed, which tells a reader nothing."""
-    return format_spec({key: value for key, value in spec.items() if key != "seed"} or spec)
+    """The case without its seed, which tells a reader nothing, and with `[4096 × 8]` for eight equal values."""
+    shown = {key: value for key, value in spec.items() if key != "seed"} or spec
+    return format_spec({key: _folded(value) for key, value in shown.items()})
 
 
 def format_moment(moment: datetime) -> str:
@@ -117,6 +125,12 @@ def ending(text: str, lines: int) -> str:
     if len(every) <= lines:
         return "\n".join(every)
     return "\n".join([f"… {len(every) - lines} lines before", *every[-lines:]])
+
+
+def _folded(value: CaseValue) -> CaseValue:
+    if isinstance(value, tuple) and len(value) > 2 and all(item == value[0] for item in value):
+        return f"[{format_value(value[0])} × {len(value)}]"
+    return value
 
 
 def _decimals(value: float, half_width: float | None) -> int:

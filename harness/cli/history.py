@@ -10,6 +10,7 @@ import click
 from harness.cli.common import json_option, print_json, stdout_console, user_option
 from harness.cli.document import figure_us, interval_us, reason_document
 from harness.cli.formatting import format_change, format_class, format_moment, format_time, printable, sparkline
+from harness.cli.lookup import recorded_board
 from harness.cli.report import plain_table, write
 from harness.evaluation.record import Mode, Status
 from harness.history.progress import Step, steps
@@ -38,8 +39,8 @@ def history_command(board: str | None, user: str, limit: int, as_json: bool) -> 
     harness history cholesky --user ada --limit 0
     """
     with open_reader() as reader:
-        if board is not None and board not in reader.leaderboards():
-            board = _board_name(board)
+        if board is not None:
+            board = recorded_board(reader, board)
         progress = steps(reader.history(user, board))
     if as_json:
         print_json({"user": user, "submissions": [_step_part(step) for step in reversed(progress)]})
@@ -59,12 +60,6 @@ def history_command(board: str | None, user: str, limit: int, as_json: bool) -> 
         scores = [step.row.score.value_ns for step in section if step.row.score is not None and step.row.comparable]
         if len(scores) > 1:
             write(console, f"trend  {sparkline(scores[-TREND_POINTS:])}  score, oldest to newest; lower is faster")
-
-
-def _board_name(board: str) -> str:
-    from harness.boards.find import find_board
-
-    return find_board(board).name
 
 
 def _sections(progress: Sequence[Step]) -> dict[tuple[str, RankClass | None], list[Step]]:

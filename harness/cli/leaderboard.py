@@ -11,6 +11,7 @@ import click
 from harness.cli.common import json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
 from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable
+from harness.cli.lookup import recorded_board
 from harness.cli.report import plain_table, write
 from harness.evaluation.record import IsolationLevel, ReasonCode
 from harness.measure.ranking import (
@@ -60,7 +61,7 @@ def leaderboard_command(board: str, show_all: bool, limit: int, as_json: bool) -
     harness leaderboard cholesky --all --json
     """
     with open_reader() as reader:
-        name = board if board in reader.leaderboards() else _board_name(board)
+        name = recorded_board(reader, board)
         entries = reader.entries(name)
         unranked = reader.unranked(name)
     rankings = _rankings(entries, show_all)
@@ -85,13 +86,6 @@ def leaderboard_command(board: str, show_all: bool, limit: int, as_json: bool) -
         )
     for reason, count in unranked.items():
         write(console, f"not ranked: {count} {_UNRANKED_WORDS.get(reason, reason.value)}", style="yellow")
-
-
-def _board_name(board: str) -> str:
-    """The name under which a board's submissions are kept; RequestError when there is no such board."""
-    from harness.boards.find import find_board
-
-    return find_board(board).name
 
 
 def _rankings(entries: Sequence[Entry], show_all: bool) -> list[Ranking]:

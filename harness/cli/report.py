@@ -55,7 +55,8 @@ def render_evaluation(
         parts = ", ".join(f"{printable(name)} {seconds:.1f} s" for name, seconds in evaluation.outcome.phases_s.items())
         write(console, f"time: {parts}", style="dim")
     if header.log:
-        write(console, f"logs: {printable(header.log)}", style="dim")
+        # Never wrapped: a path is there to be copied.
+        console.print(f"logs: {printable(header.log)}", style="dim", markup=False, soft_wrap=True)
 
 
 def write(console: Console, text: str, style: str = "", indent: int = 0) -> None:
@@ -138,7 +139,7 @@ def plain_table() -> Table:
     from rich import box
     from rich.table import Table
 
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="")
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="")
 
 
 def _test_table(cases: Sequence[CaseResult]) -> Table:

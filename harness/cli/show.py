@@ -9,9 +9,9 @@ import click
 from harness.cli.common import json_option, print_json, stdout_console
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import format_moment, printable
+from harness.cli.lookup import find_submission
 from harness.cli.report import render_evaluation, write
-from harness.errors import RequestError
-from harness.store import Reader, SubmissionRow, open_reader
+from harness.store import SubmissionRow, open_reader
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,19 +55,6 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
         versions = ", ".join(f"{name} {version}" for name, version in evaluation.header.versions.items())
         if versions:
             write(console, f"versions: {printable(versions)}", style="dim")
-
-
-def find_submission(reader: Reader, submission_id: int) -> SubmissionRow:
-    """The submission of that id; RequestError when there is none."""
-    submission = reader.submission(submission_id)
-    if submission is None:
-        last = reader.last_submission_id()
-        raise RequestError(
-            f"there is no submission {submission_id}",
-            allowed="" if last is None else f"1 to {last}",
-            hint="`harness history` lists yours." if last else "The store is empty; `harness submit FILE` fills it.",
-        )
-    return submission
 
 
 def _write_code(console: Console, submission: SubmissionRow, source: str) -> None:

@@ -13,7 +13,7 @@ _SQLITE = "sqlite:///"
 
 def home() -> Path:
     """`$HARNESS_HOME`, else the platform's folder for a user's data. Not created."""
-    if "HARNESS_HOME" in os.environ:
+    if os.environ.get("HARNESS_HOME"):
         return Path(os.environ["HARNESS_HOME"]).expanduser().absolute()
     from platformdirs import user_data_dir
 

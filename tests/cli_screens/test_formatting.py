@@ -49,7 +49,7 @@ def test_times_show_what_the_interval_supports(shown: Figure | None, expected: s
 def test_spread() -> None:
     assert format_spread(figure(100.0, 0.05)) == "± 0.05 %"
     assert format_spread(figure(100.0, 1.24)) == "± 1.2 %"
-    assert format_spread(figure(100.0, 24.0)) == "± 24 %"
+    assert format_spread(Figure(100.0, Interval(88.0, 131.0))) == "−12 +31 %"
     assert format_spread(Figure(100.0, None)) == ""
     assert format_spread(None) == ""
 
@@ -66,6 +66,7 @@ def test_change_ratio_and_share() -> None:
 def test_cases_are_shown_without_their_seed() -> None:
     assert format_case({"m": (1, 2), "kind": "x", "seed": 3}) == "m: [1, 2]; kind: x"
     assert format_case({"seed": 3}) == "seed: 3"
+    assert format_case({"n": (4096,) * 8, "m": (1, 1), "k": (1, 1, 2)}) == "n: [4096 × 8]; m: [1, 1]; k: [1, 1, 2]"
 
 
 def test_indices() -> None:
