@@ -88,7 +88,10 @@ def _check_reach(
         # The tree inside is made anew, so only the shown folders' own permissions count, not those above them.
         closed = [path for path in prefixes if not _open_to_others(path)]
         if closed:
-            notes.append(f"uid 0 without capabilities: no other uid can read {closed[0]}")
+            notes.append(
+                f"uid 0 without capabilities: no other uid can read {closed[0]}; "
+                "its processes are bounded by a control group alone"
+            )
             return None
         return uid
     closed = [path for path in prefixes if not _reachable(path)]

@@ -49,7 +49,12 @@ _SYSFS = (
 )
 _TOOLS = ("cc", "gcc", "g++", "c++", "clang", "nvcc", "ptxas", "ninja", "as", "ld")
 _PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
-_CUDA_DEVICES = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg")  # dxg: the driver under WSL
+_CUDA_DEVICES = (
+    "/dev/nvidia*",
+    "/dev/nvidia-caps/*",
+    "/dev/nvidia-caps-imex-channels/*",
+    "/dev/dxg",
+)  # dxg: the driver under WSL
 
 
 def interpreter_paths() -> list[str]:
@@ -70,7 +75,9 @@ def interpreter_paths() -> list[str]:
 def private_paths() -> list[str]:
     """What stays invisible even where it lies below a folder that is shown; what is shown of it lies on top."""
     checkout = [] if PACKAGE.parent.name in ("site-packages", "dist-packages") else [str(PACKAGE.parent)]
-    return [str(PACKAGE), *checkout, *(str(home) for home in [Path.home()] if home != Path("/"))]
+    home = [] if Path.home() == Path("/") else [str(Path.home())]
+    named = [os.environ.get("HARNESS_HOME", ""), *os.environ.get("HARNESS_LEADERBOARDS", "").split(os.pathsep)]
+    return [str(PACKAGE), *checkout, *home, *(os.path.abspath(path) for path in named if path)]
 
 
 def _path_files(folder: str) -> list[str]:

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import sys
 
 from harness.sandbox.errors import SandboxError
@@ -187,7 +188,8 @@ def _mounts_below(target: str) -> list[tuple[str, int]]:
     with open(tables[0]) as table:
         for line in table:
             fields = line.split()
-            point = fields[4].encode().decode("unicode_escape")
+            # Spaces and the like are written in octal. No codec: none can be loaded while the tree is being built.
+            point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[4])
             if point == target or point.startswith(target.rstrip("/") + "/"):
                 found.append((point, sum(_OPTION_FLAGS.get(option, 0) for option in fields[5].split(","))))
     return found

@@ -126,9 +126,12 @@ def kill_tree(pid: int, *, uid: int | None = None, timeout_s: float = 5.0) -> in
     wait for the caller (or whoever is their parent) to collect them.
     """
     this = read_process(pid)
+    if this is None:
+        return kill_descendants(pid, uid=uid, timeout_s=timeout_s) if uid is not None else 0
+    _signal([this], signal.SIGSTOP)  # it shall not act on the deaths below it
     left = kill_descendants(pid, uid=uid, timeout_s=timeout_s)
     deadline = time.monotonic() + timeout_s
-    while this is not None:
+    while True:
         now = read_process(pid)
         if now is None or now.started != this.started or not now.alive:
             break

@@ -6,6 +6,7 @@ It is a program of its own so that tests can run it as another user, without wha
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -20,7 +21,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import inside  # noqa: E402
 
 from harness.evaluation.record import IsolationLevel  # noqa: E402
-from harness.sandbox import Cgroup, MemoryWatcher, SandboxError, SandboxPlan, default_plan, enter, kill_tree  # noqa: E402
+from harness.sandbox import (  # noqa: E402
+    Cgroup,
+    MemoryWatcher,
+    SandboxError,
+    SandboxPlan,
+    default_plan,
+    enter,
+    harden_supervisor,
+    kill_tree,
+    linux,
+)
 from harness.sandbox.processes import become_subreaper, descendants  # noqa: E402
 
 
@@ -31,6 +42,10 @@ def main() -> None:
         options[name] = [Path(path) for path in options.get(name, ())]
     scratch = Path(job["scratch"])
     become_subreaper()
+    harden_supervisor()
+    if job.get("no_mount_setattr"):
+        for numbers in linux._NUMBERS.values():
+            numbers["mount_setattr"] = 9999
     group = None
     if job.get("cgroup_bytes"):
         group = Cgroup.create(f"harness-test-{os.getpid()}", memory_bytes=job["cgroup_bytes"], processes=256)
@@ -38,6 +53,8 @@ def main() -> None:
     try:
         plan = default_plan(IsolationLevel(job["level"]), scratch=scratch, cuda=False, **options)
         plan = SandboxPlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+        if job.get("keep_uid"):
+            plan = dataclasses.replace(plan, uid=None)
         report = run(plan, job)
         if group:
             report["cgroup_oom"] = group.out_of_memory()

@@ -34,20 +34,9 @@ class Launcher:
         self, task: str, *arguments: Any, level: IsolationLevel = IsolationLevel.NAMESPACES, **job: Any
     ) -> dict[str, Any]:
         options = job.pop("options", {})
-        scratch = self.folder / "scratch"
-        if not scratch.exists():
-            self.make_folder("scratch")
-        document = {
-            "task": task,
-            "arguments": arguments,
-            "level": level,
-            "options": options,
-            "scratch": str(scratch),
-            **job,
-        }
         run = subprocess.run(
             [*self.python, str(HERE / "driver.py")],
-            input=json.dumps(document),
+            input=self.document(task, *arguments, level=level, options=options, **job),
             capture_output=True,
             text=True,
             env=self.environment,
@@ -61,6 +50,13 @@ class Launcher:
         if run.stderr:
             print(run.stderr)  # pytest shows it when the test fails
         return report
+
+    def document(self, task: str, *arguments: Any, level: IsolationLevel, **job: Any) -> str:
+        """A job for the driver."""
+        scratch = self.folder / "scratch"
+        if not scratch.exists():
+            self.make_folder("scratch")
+        return json.dumps({"task": task, "arguments": arguments, "level": level, "scratch": str(scratch), **job})
 
     def _skip_if_impossible(self, level: IsolationLevel, error: str) -> None:
         code = "from harness.sandbox import probe; import json; print(json.dumps(probe().reasons))"
@@ -101,6 +97,9 @@ def make_launcher(user: str, folder: Path) -> Launcher:
         return Launcher(user, [sys.executable], environment, folder)
     if os.getuid() != 0:
         pytest.skip(f"only root can run something as {user}")
+    if user == "root without CAP_SYS_ADMIN":
+        become = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--"]
+        return Launcher(user, [*become, sys.executable], environment, folder)
     python = python_for_nobody()
     if python is None:
         pytest.skip("no Python of this version that another user can start")

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sandbox_launch import Launcher, make_launcher
+from sandbox_launch import HERE, NOBODY, Launcher, make_launcher
 
 from harness.evaluation.record import IsolationLevel
-from harness.sandbox import Bind, Cgroup, SandboxError, SandboxPlan, best_level, bwrap_argv, default_plan, probe
+from harness.sandbox import (
+    Bind,
+    Cgroup,
+    FolderWatcher,
+    SandboxError,
+    SandboxPlan,
+    best_level,
+    bwrap_argv,
+    clean_environment,
+    default_plan,
+    probe,
+    seccomp,
+)
 from harness.sandbox.probe import PREFERENCE
+from harness.sandbox.processes import descendants
 
 MIB = 1 << 20
 
@@ -74,6 +91,119 @@ def test_control_group_bounds_memory(folder: Path) -> None:
     assert report["exit"] == -signal.SIGKILL
     assert report["cgroup_oom"] is True
     assert report["survivors"] == 0
+
+
+def test_root_without_capabilities_uses_a_user_namespace(folder: Path) -> None:
+    """As in a container: a helper maps the second uid, and the worker runs as that."""
+    launch = make_launcher("root without CAP_SYS_ADMIN", folder)
+    report = launch("state")
+    assert report["value"]["uid"] == report["uid"] > 65536
+    assert report["value"]["capabilities"] == [0, 0, 0, 0]
+    found = launch("forbidden", os.getpid())["value"]
+    assert found["setuid"] == "EPERM"
+    assert found["kernel settings"] == "EROFS"
+    assert launch("fork_bomb", False, options={"processes": 100})["survivors"] == 0
+
+
+def test_where_the_uid_must_stay(launch: Launcher) -> None:
+    state = launch("state", keep_uid=True)["value"]
+    assert state["uid"] == (os.getuid() if launch.user == "self" else NOBODY)
+    assert state["capabilities"] == [0, 0, 0, 0]
+    written = launch("write", "/proc/sys/kernel/hostname", "/usr/a", "/a", "/proc/sysrq-trigger", keep_uid=True)
+    assert set(written["value"].values()) <= {"EROFS", "EACCES", "ENOENT"}  # not every kernel has sysrq
+
+
+def test_unreadable_interpreter_keeps_the_uid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid():
+        pytest.skip("needs root")
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    monkeypatch.setattr("harness.sandbox.discover.interpreter_paths", lambda: [str(closed)])
+    plan = default_plan(IsolationLevel.NAMESPACES, scratch=folder, cuda=False)
+    assert plan.uid is None
+    assert str(closed) in plan.notes[0]
+    with pytest.raises(SandboxError, match="only root can reach"):
+        default_plan(IsolationLevel.UID, scratch=folder, cuda=False)
+
+
+def test_kernels_without_mount_setattr(launch: Launcher) -> None:
+    found = launch("write", "/usr/a", "/tmp/a", "/proc/sys/kernel/hostname", no_mount_setattr=True)["value"]
+    assert list(found.values()) == ["EROFS", "ok", "EROFS"]
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.NAMESPACES, IsolationLevel.NONE])
+@pytest.mark.parametrize("victim", ["fork server", "guard"])
+def test_killing_one_ends_the_worker(launch: Launcher, level: IsolationLevel, victim: str) -> None:
+    token = f"token-{os.getpid()}-{launch.folder.name}"
+    driver = subprocess.Popen(
+        [*launch.python, str(HERE / "driver.py"), token],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=launch.environment,
+        cwd="/",
+        text=True,
+    )
+    assert driver.stdin is not None
+    driver.stdin.write(launch.document("wait", 60, level=level, options={}))
+    driver.stdin.close()
+    chain = 4 if level is IsolationLevel.NAMESPACES else 3
+    assert _eventually(lambda: len(_with_argument(token)) == chain)
+    guard = next(process.pid for process in descendants(driver.pid) if process.parent == driver.pid)
+    os.kill(driver.pid if victim == "fork server" else guard, signal.SIGKILL)
+    assert _eventually(lambda: _with_argument(token) == [])
+    driver.wait(10)
+
+
+def _eventually(true: Callable[[], bool]) -> bool:
+    for _ in range(300):
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _with_argument(token: str) -> list[int]:
+    """Processes started with an argument, or forked from one that was; the dead have none."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if token.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def test_folder_watcher(tmp_path: Path) -> None:
+    writer = subprocess.Popen(["/bin/sh", "-c", f"head -c 3000000 /dev/urandom > {tmp_path}/file; sleep 60"])
+    with FolderWatcher(writer.pid, [tmp_path], 2 * MIB, interval_s=0.02) as watcher:
+        assert writer.wait(20) == -signal.SIGKILL
+    assert watcher.exceeded is not None
+    assert "2 MiB are allowed" in watcher.exceeded
+
+
+def test_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "secret")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    made = clean_environment({"TRITON_INTERPRET": "1"})
+    assert "SOME_TOKEN" not in made
+    assert (made["CUDA_VISIBLE_DEVICES"], made["TRITON_INTERPRET"]) == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("column", "header"),
+    [(0, "x86_64-linux-gnu/asm/unistd_64.h"), (1, "asm-generic/unistd.h")],
+)
+def test_system_call_numbers(column: int, header: str) -> None:
+    path = Path("/usr/include") / header
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    text = path.read_text()
+    known = dict(re.findall(r"#define __NR3?2?6?4?_?(\w+)\s+(\d+)", text))
+    compared = 0
+    for name, numbers in seccomp.DENIED.items():
+        if name in known:
+            assert numbers[column] == int(known[name]), name
+            compared += 1
+    assert compared > 45
 
 
 def test_bubblewrap(launch: Launcher) -> None:
