@@ -90,9 +90,11 @@ def _tensors(tokens: int, hidden: int, intermediate: int, generator: torch.Gener
     """hidden_states, hidden_states_scale, and values and scales of the two weights."""
     x = torch.randn(tokens, hidden, device=generator.device, dtype=torch.bfloat16, generator=generator)
     states, scale = _quantise(x, 1)
+    # A transpose of one column counts as contiguous whatever its strides; kernels read them, so they are made plain.
+    blocks_first = torch.empty(scale.shape[1], tokens, device=scale.device).copy_(scale.mT)
     return (
         states,
-        scale.mT.contiguous(),
+        blocks_first,
         *_weights(2 * intermediate, hidden, generator),
         *_weights(hidden, intermediate, generator),
     )
