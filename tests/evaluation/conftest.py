@@ -1,0 +1,88 @@
+"""The real command on real files, each test with a store of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def evaluation(self) -> Any:
+        return self.document["evaluation"]
+
+
+class Command:
+    """`harness …` as a process, in a folder and with a store of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "HARNESS_HOME": str(folder / "home"),
+            "HARNESS_USER": "ada",
+            "HARNESS_LEADERBOARDS": str(REPOSITORY / "leaderboards"),
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def argv(self, *arguments: str | Path) -> list[str]:
+        return [sys.executable, "-m", "harness.cli.main", *map(str, arguments)]
+
+    def __call__(self, *arguments: str | Path, timeout_s: float = 120) -> Answer:
+        done = subprocess.run(
+            self.argv(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        assert "Traceback (most recent call last)" not in done.stderr, done.stderr
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.argv(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """`write(body, board)` makes a submission file."""
+
+    def write_file(body: str, board: str = "vectoradd", name: str = "kernel.py") -> Path:
+        path = tmp_path / name
+        path.write_text(f"#!POPCORN leaderboard {board}\n" + textwrap.dedent(body))
+        return path
+
+    return write_file

@@ -1,0 +1,109 @@
+"""The main job through the real command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from .conftest import REPOSITORY, Command
+
+Write = Callable[..., Path]
+GOOD = "def custom_kernel(data):\n    return data[0] + data[1]\n"
+
+EVALUATION_KEYS = {
+    "id", "mode", "protocol", "grid", "device", "isolation", "status", "reason", "score_us", "score_ci_us", "rank",
+    "seed", "versions", "log", "cases",
+}  # fmt: skip
+CASE_KEYS = {
+    "kind", "index", "spec", "status", "message", "traceback", "median_us", "ci_us", "samples", "events_us",
+    "speed_of_light_us",
+}  # fmt: skip
+
+
+def test_a_submission_is_checked_measured_recorded_and_ranked(command: Command, write: Write) -> None:
+    first = command("submit", write(GOOD), "--json")
+    assert first.status == 0, first.err
+    evaluation = first.evaluation
+    assert set(first.document) == {"submission", "evaluation"}
+    assert set(first.document["submission"]) == {"id", "leaderboard", "user", "file_name", "sha256", "previous"}
+    assert set(evaluation) >= EVALUATION_KEYS
+    assert all(set(case) >= CASE_KEYS for case in evaluation["cases"])
+    assert evaluation["status"] == "passed"
+    assert evaluation["reason"] is None
+    assert evaluation["score_us"] > 0
+    assert evaluation["rank"] == 1 or evaluation["isolation"] == "none"
+    kinds = [case["kind"] for case in evaluation["cases"]]
+    assert kinds == sorted(kinds, reverse=True), "tests come before benchmarks"
+    assert {case["samples"] for case in evaluation["cases"] if case["kind"] == "benchmark"} <= {7, 15, 31, 63, 127}
+
+    second = command("submit", write(GOOD + "# again\n"), "--json")
+    assert second.document["submission"]["previous"] == first.document["submission"]["id"]
+    assert "history" in command("history", "--help").out
+    shown = command("show", str(second.document["submission"]["id"]), "--json")
+    assert shown.status == 0
+
+
+def test_progress_goes_to_standard_error_and_the_result_to_standard_output(command: Command, write: Write) -> None:
+    answer = command("submit", write(GOOD), "--mode", "test")
+    assert answer.status == 0
+    assert "test 0 (size: 127" in answer.err
+    assert "PASSED" in answer.out
+    assert "test 0 (size" not in answer.out
+
+
+def test_run_records_nothing(command: Command, write: Write) -> None:
+    assert command("run", write(GOOD)).status == 0
+    assert not (command.folder / "home").exists()
+
+
+def test_a_shape_of_the_users_own(command: Command, write: Write) -> None:
+    answer = command("run", write(GOOD), "--spec", "size=77", "--spec", "seed=1", "--json")
+    assert [case["spec"] for case in answer.evaluation["cases"]] == [{"size": 77, "seed": 1}]
+    assert answer.status == 0
+
+
+def test_one_case_alone_does_not_rank(command: Command, write: Write) -> None:
+    answer = command("submit", write(GOOD), "--case", "1", "--json")
+    assert {case["index"] for case in answer.evaluation["cases"]} == {1}
+    assert answer.evaluation["rank"] is None
+    assert answer.status == 0
+
+
+def test_fail_fast_stops_at_the_first_failure(command: Command, write: Write) -> None:
+    wrong = "def custom_kernel(data):\n    return data[0] * 0\n"
+    answer = command("submit", write(wrong), "--fail-fast", "--json")
+    assert answer.status == 1
+    assert len(answer.evaluation["cases"]) == 1
+
+
+def test_a_triton_kernel_runs_by_the_interpreter_without_a_gpu_and_never_ranks(command: Command) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU: nothing is interpreted here")
+    file = REPOSITORY / "submissions" / "vectoradd" / "vectoradd_triton.py"
+    answer = command("submit", file, "--case", "0", "--json")
+    assert answer.status == 0, answer.err
+    assert answer.evaluation["rank"] is None
+    assert "interpreter" in answer.err
+
+
+def test_bad_requests_name_what_where_and_what_is_allowed(command: Command, write: Write, tmp_path: Path) -> None:
+    nameless = tmp_path / "nameless.py"
+    nameless.write_text(GOOD)
+    for arguments, words in [
+        ((tmp_path / "absent.py",), "absent.py"),
+        ((nameless,), "no leaderboard"),
+        ((write(GOOD, "vectorad", "other.py"),), "vectoradd"),
+        ((write(GOOD), "--leaderboard", "softmax"), "softmax"),
+        ((write(GOOD), "--case", "99"), "no case 99"),
+        ((write(GOOD), "--on", "mars"), "mars"),
+        ((write(GOOD), "--mode", "fast"), "leaderboard"),
+    ]:
+        answer = command("submit", *arguments)
+        assert answer.status == 2, (arguments, answer)
+        assert words in answer.err, (arguments, answer.err)
+        assert not answer.out
+    assert command("submit", write(GOOD), "--gpu", "NOSUCHGPU").status == 3
+    assert not (command.folder / "home" / "harness.sqlite3").exists(), "nothing is recorded of a bad request"
