@@ -122,7 +122,12 @@ def _is_id(operand: str) -> bool:
 
 
 def _of_submission(reader: Reader, submission: SubmissionRow) -> Side:
-    return Side(reader.source(submission.sha256), submission.file_name, submission, reader.evaluations(submission.id))
+    return Side(
+        reader.source(submission.sha256),
+        submission.file_name,
+        submission,
+        reader.evaluations(submission.id, with_rank=False),
+    )
 
 
 def _predecessor(reader: Reader, submission: SubmissionRow) -> Side:

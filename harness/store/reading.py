@@ -75,9 +75,10 @@ class Reader:
         rows = self._rows(queries.EVALUATION, {"id": evaluation_id})
         return self._evaluation(rows[0]) if rows else None
 
-    def evaluations(self, submission_id: int) -> list[EvaluationRow]:
-        """The evaluations of a submission with their cases, oldest first."""
-        return [self._evaluation(row) for row in self._rows(queries.EVALUATIONS, {"submission_id": submission_id})]
+    def evaluations(self, submission_id: int, *, with_rank: bool = True) -> list[EvaluationRow]:
+        """The evaluations of a submission with their cases, oldest first. A rank takes reading the board's scores."""
+        rows = self._rows(queries.EVALUATIONS, {"submission_id": submission_id})
+        return [self._evaluation(row, with_rank=with_rank) for row in rows]
 
     def history(self, user: str, leaderboard: str | None = None) -> list[HistoryRow]:
         """A user's evaluations, oldest first, on one board or on all."""
@@ -121,7 +122,7 @@ class Reader:
             previous=row["previous"],
         )
 
-    def _evaluation(self, row: codec.Row) -> EvaluationRow:
+    def _evaluation(self, row: codec.Row, *, with_rank: bool = True) -> EvaluationRow:
         evaluation = EvaluationRow(
             id=row["id"],
             submission_id=row["submission_id"],
@@ -132,7 +133,7 @@ class Reader:
             started_at=codec.time_of(row["started_at"]),
             finished_at=codec.time_of(row["finished_at"]),
         )
-        if evaluation.score is None:
+        if evaluation.score is None or not with_rank:
             return evaluation
         submission = self.submission(row["submission_id"])
         assert submission is not None
