@@ -24,8 +24,12 @@ WORKER_PARTS = (
     "errors.py",
     "boards/__init__.py",
     "boards/board.py",
-    "evaluation",
+    "cuda",
+    "evaluation/__init__.py",
+    "evaluation/record.py",
     "sandbox",
+    "wire",
+    "worker",
 )
 """What of our own package a worker may have to import: no reference, no board, no store."""
 

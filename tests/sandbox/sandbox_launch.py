@@ -41,7 +41,7 @@ class Launcher:
             text=True,
             env=self.environment,
             cwd="/",
-            timeout=60,
+            timeout=300,
         )
         assert run.returncode == 0, run.stderr
         report: dict[str, Any] = json.loads(run.stdout)

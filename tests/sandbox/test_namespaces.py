@@ -174,3 +174,15 @@ def test_torch_and_triton_work(launch: Launcher) -> None:
     )
     value = launch("run_file", code)["value"]
     assert value["out"].strip() == "True", value["error"]
+
+
+def test_only_the_workers_part_of_this_package_is_there(launch: Launcher) -> None:
+    code = textwrap.dedent(
+        """
+        import importlib.util as find, harness.sandbox, harness.evaluation.record
+        names = ["harness.store", "harness.evaluation.seeds", "harness.boards.loader", "harness.cli"]
+        print([name for name in names if find.find_spec(name)])
+        """
+    )
+    value = launch("run_python", code)["value"]
+    assert value["out"].strip() == "[]", value["error"]
