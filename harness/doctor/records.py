@@ -1,0 +1,87 @@
+"""The harness's own things: the store, the boards, and the public client's configuration. Nothing imports torch."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.boards.find import VARIABLE, board_roots, scan
+from harness.doctor.findings import Finding, note, ok, problem
+from harness.errors import HarnessError
+from harness.store.location import database_url, explain, home, sqlite_path
+
+POPCORN_CONFIG = ".popcorn.yaml"
+POPCORN_URL_VARIABLE = "POPCORN_API_URL"
+
+
+def store() -> Iterator[Finding]:
+    """Where the store is and whether it opens. It is read, never made, migrated or changed."""
+    try:
+        path = sqlite_path(database_url())
+    except HarnessError as error:
+        yield problem("store", str(error), "", blocks=True)
+        return
+    if not path.exists():
+        yield from _not_yet(path)
+        return
+    try:
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
+        try:
+            (count,) = connection.execute("SELECT count(*) FROM submissions").fetchone()
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        told = explain(error, str(path))
+        yield problem("store", f"{told.what} ({path})", told.hint, blocks=True, path=str(path))
+        return
+    if not os.access(path, os.W_OK):
+        advice = "Make it writable, or set HARNESS_HOME."
+        yield problem("store", f"{path} is read-only: results can't be recorded", advice, path=str(path))
+    else:
+        counted = "1 submission" if count == 1 else f"{count} submissions"
+        yield ok("store", f"{path} ({counted})", path=str(path), submissions=count)
+
+
+def _not_yet(path: Path) -> Iterator[Finding]:
+    above = next(folder for folder in path.parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        advice = "Make it writable, or set HARNESS_HOME to another folder."
+        yield problem("store", f"{path} can't be made: {above} is not writable", advice, path=str(path))
+    else:
+        yield ok("store", f"{path} (none yet; the first submission makes it)", path=str(path), submissions=0)
+
+
+def boards() -> Iterator[Finding]:
+    """The leaderboards that were found, and the folders that do not load."""
+    found = scan()
+    names = [board.name for board in found.boards]
+    roots = [str(root) for root in board_roots()]
+    if names:
+        yield ok("boards", f"{len(names)} from {', '.join(roots)}: {', '.join(names)}", boards=names, folders=roots)
+    else:
+        advice = f"Put problem folders into ./leaderboards, or name theirs in {VARIABLE}."
+        yield problem("boards", "there are none", advice, blocks=True, boards=[], folders=roots)
+    for entry in found.broken:
+        yield problem(f"board {entry.name}", str(entry.error), "Repair it, or take the folder away.")
+    for part in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        if not Path(part).expanduser().is_dir():
+            yield problem("boards", f"{VARIABLE} names {part}, which is no folder", f"Correct {VARIABLE}.")
+
+
+def popcorn_client() -> Iterator[Finding]:
+    """Whether this user can submit to the hosted service with the public client. What its file says stays unread."""
+    config = Path.home() / POPCORN_CONFIG
+    url = os.environ.get(POPCORN_URL_VARIABLE, "")
+    if config.is_file():
+        to = f", server {url}" if url else ""
+        yield ok("popcorn client", f"registered ({config}{to})", config=str(config), url=url)
+    else:
+        advice = "Nothing here needs it. To submit to the hosted service as well: popcorn register github"
+        yield note("popcorn client", f"not registered (no {config})", advice, url=url)
+
+
+def store_folder() -> Path:
+    """Where the store and the logs lie."""
+    return home()
