@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from harness.evaluation.workers import WorkerFault, WorkerProcess, open_clock
 from harness.wire import words
 from harness.wire.channel import Message
@@ -28,16 +30,25 @@ LOOK_AWAY_NS = 2_000_000
 """After so long in the spin, the clock also looks at the channel, for a worker that died or failed."""
 
 
+Reveal = Callable[[], None]
+Snapshot = Callable[[], "list[torch.Tensor]"]
+
+
 @dataclass(frozen=True)
 class TimedCall:
-    """One reading. `copied_ns` is from release to the moment the output lay in the shared slot; `held` says that the
-    call was released by the cap."""
+    """One reading, from the release of the call. `wall_ns` ends with the done word, `copied_ns` when the output lay in
+    the shared slot, `answer_ns` when its snapshot was ours. `held` says that the call was released by the cap."""
 
     wall_ns: int
     copied_ns: int
+    answer_ns: int
     events_ns: int
     held: bool
     answer: Message
+
+
+Reading = tuple[TimedCall, "list[torch.Tensor]"]
+"""A timed call and the snapshot of its output: private copies that no later write reaches."""
 
 
 class Clock(Protocol):
@@ -45,9 +56,9 @@ class Clock(Protocol):
 
     worker: WorkerProcess
 
-    def timed(self, request: Message, reveal: Callable[[], None], timeout_s: float) -> TimedCall:
-        """Send `request` (`timed` or `noop`, without its number), `reveal` the input at the gate, and time the call.
-        Raises WorkerFault."""
+    def timed(self, request: Message, reveal: Reveal, snapshot: Snapshot, timeout_s: float) -> Reading:
+        """Send `request` (`timed` or `noop`, without its number), `reveal` the input at the gate, time the call, and
+        take the `snapshot` of its output at once. Raises WorkerFault."""
 
     def close(self) -> None: ...
 
@@ -72,7 +83,7 @@ class SocketClock:
         self._socket = open_clock(worker)
         self._number = 0
 
-    def timed(self, request: Message, reveal: Callable[[], None], timeout_s: float) -> TimedCall:
+    def timed(self, request: Message, reveal: Reveal, snapshot: Snapshot, timeout_s: float) -> Reading:
         self._number += 1
         self.worker.send({**request, "number": self._number})
         self.worker.answer(timeout_s)  # queued: it waits at the gate
@@ -83,7 +94,10 @@ class SocketClock:
             self._await_done(time.monotonic() + timeout_s, timeout_s)
             t1 = time.perf_counter_ns()
         answer = self.worker.answer(timeout_s)
-        return TimedCall(t1 - t0, time.perf_counter_ns() - t0, 0, False, answer)
+        t2 = time.perf_counter_ns()
+        output = snapshot()
+        t3 = time.perf_counter_ns()
+        return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, False, answer), output
 
     def _await_done(self, deadline: float, timeout_s: float) -> None:
         while True:
@@ -111,13 +125,15 @@ class DeviceClock:
         self._page = words.Page.create()
         self._number = 0
         self._ping = 0
+        self._seen_queued = False
         worker.ask({"op": "open", "device": "cuda"}, [self._page.fd], timeout_s=timeout_s)
 
     def close(self) -> None:
         self._page.close()
 
-    def timed(self, request: Message, reveal: Callable[[], None], timeout_s: float) -> TimedCall:
+    def timed(self, request: Message, reveal: Reveal, snapshot: Snapshot, timeout_s: float) -> Reading:
         self._number += 1
+        self._seen_queued = False
         number, page = self._number, self._page.words
         deadline = time.monotonic() + timeout_s
         self.worker.send({**request, "number": number})
@@ -134,12 +150,15 @@ class DeviceClock:
                 page[words.RELEASE] = number
                 self._await(words.DONE, number, deadline, timeout_s)
                 t1 = time.perf_counter_ns()
-            self._await(words.COPIED, number, deadline, timeout_s)
-            t2 = time.perf_counter_ns()
+                self._await(words.COPIED, number, deadline, timeout_s)
+                t2 = time.perf_counter_ns()
+                output = snapshot()
+                t3 = time.perf_counter_ns()
         finally:
             page[words.RELEASE] = number  # whatever happened, the device must not be left at the gate
         answer = self._finished(deadline, timeout_s)
-        return TimedCall(t1 - t0, t2 - t0, _count(answer.get("events_ns")), not queued, answer)
+        events_ns = _count(answer.get("events_ns"))
+        return TimedCall(t1 - t0, t2 - t0, t3 - t0, events_ns, not queued, answer), output
 
     def _await(self, word: int, value: int, deadline: float, timeout_s: float) -> None:
         page = self._page.words
@@ -170,12 +189,9 @@ class DeviceClock:
             self._seen_queued = True
         return self._seen_queued
 
-    _seen_queued = False
-
     def _finished(self, deadline: float, timeout_s: float) -> Message:
         if not self._seen_queued:
             self.worker.answer(max(deadline - time.monotonic(), 1.0))
-        self._seen_queued = False
         return self.worker.answer(max(deadline - time.monotonic(), 1.0))
 
     def _await_scheduled(self, deadline: float, timeout_s: float) -> None:

@@ -84,8 +84,7 @@ class Session:
             self._settle()
 
         request = {"op": "timed", **placed.message(), "collect": places}
-        reading = self.clock.timed(request, reveal, timeout_s)
-        storages = self.slots.snapshot(places)
+        reading, storages = self.clock.timed(request, reveal, lambda: self.slots.snapshot(places), timeout_s)
         if reading.answer.get("output") != form.manifest:
             raise broken("the output's dtype or shape differs from the one returned before for the same shape")
         check_aliases(reading.answer, self._board.settings)
@@ -95,7 +94,7 @@ class Session:
 
     def noop(self, timeout_s: float = 30.0) -> int:
         """The clock's own cost: a call of nothing, in ns."""
-        return self.clock.timed({"op": "noop"}, lambda: None, timeout_s).wall_ns
+        return self.clock.timed({"op": "noop"}, lambda: None, list, timeout_s)[0].wall_ns
 
     def _check_inputs(self, placed: Placed) -> None:
         changed = self.slots.changed(placed, lambda path: may_write(self._board.settings, path))

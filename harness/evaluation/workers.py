@@ -59,11 +59,14 @@ def fault_of(answer: Any) -> WorkerFault:
 
 
 class ForkServer:
-    """A warm process that forks workers; see `harness.worker.forkserver`. Start it from a thread that outlives it."""
+    """A warm process that forks workers; see `harness.worker.forkserver`. Start it from a thread that outlives it.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    `module` is the program: the fork server of evaluations, or one that forks workers of another kind.
+    """
+
+    def __init__(self, environment: Mapping[str, str], module: str = "harness.worker.forkserver") -> None:
         self._channel, theirs = channel_pair()
-        command = [sys.executable, "-P", "-m", "harness.worker.forkserver", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", module, str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,
             env=dict(environment),

@@ -22,19 +22,22 @@ class StoppingRule:
 
     budget_s: float
     target_relative_half_width: float = 0.01
+    least: int = 15
+    """A narrow interval ends the sampling from this count on; fewer samples are only for what is dear."""
 
     def decide(self, times_ns: Sequence[float], spent_s: float) -> StopRule | None:
         """Why to stop now, or None to go on. `times_ns` are the case's times so far, `spent_s` their wall time.
 
-        Between looks it always says go on. At a look it stops when the interval's half-width is within the target,
-        when the count is the largest, or when the next look would end beyond the budget at the pace so far.
+        Between looks it always says go on. At a look it stops when the interval's half-width is within the target
+        (not before `least` calls), when the count is the largest, or when the next look would end beyond the budget at the pace so far.
         """
         count = len(times_ns)
         if count < LOOKS[-1] and count not in LOOKS:
             return None
         interval = median_interval(times_ns)
         middle = median(times_ns)
-        if interval is not None and middle > 0 and interval.half_width <= self.target_relative_half_width * middle:
+        narrow = interval is not None and interval.half_width <= self.target_relative_half_width * middle
+        if narrow and middle > 0 and count >= self.least:
             return StopRule.PRECISE
         if count >= LOOKS[-1]:
             return StopRule.MOST

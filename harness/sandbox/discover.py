@@ -102,10 +102,16 @@ def package_paths() -> list[str]:
     return [str(PACKAGE / part) for part in WORKER_PARTS if (PACKAGE / part).exists()]
 
 
+def _named_compilers() -> list[str]:
+    """The programs that `CC` and the like name, which need not be on the path."""
+    commands = (os.environ.get(name, "").split() for name in ("CC", "CXX", "CUDAHOSTCXX"))
+    return [words[0] for words in commands if words]
+
+
 def system_paths(*, cuda: bool) -> list[str]:
     """System libraries and programs, a few settings, and compilers and CUDA that live elsewhere."""
     found = []
-    for tool in _TOOLS:
+    for tool in (*_TOOLS, *_named_compilers()):
         where = shutil.which(tool)
         if where:
             parent = Path(os.path.realpath(where)).parent

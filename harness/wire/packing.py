@@ -69,6 +69,14 @@ def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return flat.set_(storage, 0, (storage.nbytes(),), (1,))
 
 
+def check_plain(tensor: torch.Tensor, path: str) -> None:
+    """Raise PackingError unless it is a strided tensor, no subclass, in CPU or CUDA memory."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        raise PackingError(f"{where(path)} is a {type(tensor).__name__}, a subclass of Tensor")
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type not in ("cpu", "cuda"):
+        raise PackingError(f"{where(path)} is not a plain strided tensor in CPU or CUDA memory")
+
+
 def pack(tree: Any) -> Packed:
     """Take a tree apart. Raises PackingError naming the path of anything that is not plain data."""
     flats: dict[tuple[str, int], int] = {}
@@ -76,10 +84,7 @@ def pack(tree: Any) -> Packed:
     paths: list[list[str]] = []
 
     def tensor_leaf(tensor: torch.Tensor, path: str) -> Manifest:
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            raise PackingError(f"{where(path)} is a {type(tensor).__name__}, a subclass of Tensor")
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type not in ("cpu", "cuda"):
-            raise PackingError(f"{where(path)} is not a plain strided tensor in CPU or CUDA memory")
+        check_plain(tensor, path)
         key = (str(tensor.device), tensor.untyped_storage().data_ptr() or id(tensor.untyped_storage()))
         if key not in flats:
             flats[key] = len(storages)
@@ -96,7 +101,7 @@ def pack(tree: Any) -> Packed:
             }
         }
 
-    manifest = _to_manifest(tree, "", tensor_leaf)
+    manifest = to_manifest(tree, "", tensor_leaf)
     specs = tuple(
         StorageSpec(flat.device.type, flat.numel(), tuple(of)) for flat, of in zip(storages, paths, strict=True)
     )
@@ -112,7 +117,11 @@ def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _to_manifest(node: Any, path: str, tensor_leaf: Callable[[torch.Tensor, str], Manifest]) -> Manifest:
+def to_manifest(node: Any, path: str, tensor_leaf: Callable[[torch.Tensor, str], Manifest]) -> Manifest:
+    """The manifest of a tree whose root is at `path`; `tensor_leaf` gives that of a tensor.
+
+    Raises PackingError naming the path of anything that is not plain data.
+    """
     if isinstance(node, torch.Tensor):
         return tensor_leaf(node, path)
     if node is None or isinstance(node, bool | int | str):
@@ -124,17 +133,17 @@ def _to_manifest(node: Any, path: str, tensor_leaf: Callable[[torch.Tensor, str]
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
         kind = f"{type(node).__module__}:{type(node).__qualname__}"
-        return {"dataclass": kind, "items": {k: _to_manifest(v, join(path, k), tensor_leaf) for k, v in fields.items()}}
+        return {"dataclass": kind, "items": {k: to_manifest(v, join(path, k), tensor_leaf) for k, v in fields.items()}}
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         kind = f"{type(node).__module__}:{type(node).__qualname__}"
-        return {"namedtuple": kind, "items": [_to_manifest(v, join(path, i), tensor_leaf) for i, v in enumerate(node)]}
+        return {"namedtuple": kind, "items": [to_manifest(v, join(path, i), tensor_leaf) for i, v in enumerate(node)]}
     if isinstance(node, tuple | list):
         kind = "tuple" if isinstance(node, tuple) else "list"
-        return {kind: [_to_manifest(v, join(path, i), tensor_leaf) for i, v in enumerate(node)]}
+        return {kind: [to_manifest(v, join(path, i), tensor_leaf) for i, v in enumerate(node)]}
     if isinstance(node, dict):
         if not all(isinstance(key, str | int) for key in node):
             raise PackingError(f"{where(path)} is a dict whose keys are not all strings or integers")
-        return {"dict": [[k, _to_manifest(v, join(path, k), tensor_leaf)] for k, v in node.items()]}
+        return {"dict": [[k, to_manifest(v, join(path, k), tensor_leaf)] for k, v in node.items()]}
     raise PackingError(f"{where(path)} is a {type(node).__name__}, which is not plain data")
 
 
@@ -268,7 +277,7 @@ def tensor_leaves(tree: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor
         found.append((at, tensor))
         return None
 
-    _to_manifest(tree, path, keep)
+    to_manifest(tree, path, keep)
     yield from found
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 import torch  # noqa: F401  (imported here, once, for every worker)
 
@@ -24,8 +25,8 @@ from harness.wire.channel import Channel, ChannelClosed, Message
 from harness.worker import START_FAILED
 
 
-def serve(channel: Channel) -> None:
-    """Answer until the supervisor is gone."""
+def serve(channel: Channel, run: Callable[[socket.socket], None]) -> None:
+    """Answer until the supervisor is gone. `run` is what a forked worker does, on its channel's socket."""
     statuses: dict[int, int] = {}
     while True:
         try:
@@ -33,7 +34,7 @@ def serve(channel: Channel) -> None:
         except ChannelClosed:
             return
         if request["op"] == "spawn":
-            answer: Message = {"pid": _spawn(request, fds, channel)}
+            answer: Message = {"pid": _spawn(request, fds, channel, run)}
             for fd in fds:
                 os.close(fd)
         else:
@@ -41,7 +42,7 @@ def serve(channel: Channel) -> None:
         channel.send(answer)
 
 
-def _spawn(request: Message, fds: list[int], control: Channel) -> int:
+def _spawn(request: Message, fds: list[int], control: Channel, run: Callable[[socket.socket], None]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -53,7 +54,7 @@ def _spawn(request: Message, fds: list[int], control: Channel) -> int:
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
         enter(SandboxPlan.from_dict(request["sandbox"]), keep_fds=[channel_fd])
-        worker.run_worker(socket.socket(fileno=channel_fd))
+        run(socket.socket(fileno=channel_fd))
     except BaseException as error:
         os.write(2, f"the worker could not start: {type(error).__name__}: {error}\n".encode())
     os._exit(START_FAILED)
@@ -86,13 +87,13 @@ def _wait(pid: int, timeout_s: float, statuses: dict[int, int]) -> int | None:
     return statuses[pid]
 
 
-def main() -> None:
+def main(run: Callable[[socket.socket], None] = worker.run_worker) -> None:
     die_with_parent()
     become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the user's interrupt is the supervisor's to handle
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     channel.send({"ready": True})
-    serve(channel)
+    serve(channel, run)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,23 @@ subclasses that compute when looked at, attributes hung on a tensor, tensors wit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from harness.wire.packing import Manifest, as_bytes, contiguous_strides, dtype_name, join, pack, tensor_leaves, where
+from harness.wire.packing import (
+    Manifest,
+    as_bytes,
+    check_plain,
+    contiguous_strides,
+    dtype_name,
+    tensor_leaves,
+    to_manifest,
+    where,
+)
 
 Placement = tuple[str, int, int]
 """Where a block lies: the arena's name, the offset in it and the size, in bytes."""
@@ -46,11 +56,11 @@ def describe_output(output: Any, inputs: Sequence[tuple[str, torch.Tensor]]) -> 
             raise ContractError(f"the output ({where(path)}) carries attributes of its own: {names}")
         if tensor.numel() and tensor.untyped_storage().data_ptr() == 0:
             raise ContractError(f"the output ({where(path)}) has no memory behind it")
-    pack(output)  # refuses what is not plain data, with the path
+    manifest = _contiguous_manifest(output)
     aliases = tuple((path, at) for path, tensor in leaves for at, given in inputs if _same_memory(tensor, given))
     sizes = tuple(t.numel() * t.dtype.itemsize for _, t in leaves)
     return Output(
-        _contiguous_manifest(output, leaves),
+        manifest,
         tuple(t for _, t in leaves),
         sizes,
         tuple(t.device.type for _, t in leaves),
@@ -71,28 +81,16 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.dtype.itemsize
 
 
-def _contiguous_manifest(output: Any, leaves: list[tuple[str, torch.Tensor]]) -> Manifest:
-    manifest = pack(output).manifest
-    numbers = {path: i for i, (path, _) in enumerate(leaves)}
+def _contiguous_manifest(output: Any) -> Manifest:
+    numbers = itertools.count()
 
-    def rewrite(node: Any, path: str) -> Any:
-        if "tensor" in node:
-            tensor = leaves[numbers[path]][1]
-            shape = list(tensor.shape)
-            leaf = {"storage": numbers[path], "dtype": dtype_name(tensor.dtype), "shape": shape}
-            return {"tensor": {**leaf, "strides": contiguous_strides(shape), "offset": 0}}
-        for kind in ("tuple", "list"):
-            if kind in node:
-                return {kind: [rewrite(v, join(path, i)) for i, v in enumerate(node[kind])]}
-        if "dict" in node:
-            return {"dict": [[k, rewrite(v, join(path, k))] for k, v in node["dict"]]}
-        if "dataclass" in node:
-            return {**node, "items": {k: rewrite(v, join(path, k)) for k, v in node["items"].items()}}
-        if "namedtuple" in node:
-            return {**node, "items": [rewrite(v, join(path, i)) for i, v in enumerate(node["items"])]}
-        return node
+    def leaf(tensor: torch.Tensor, path: str) -> Manifest:
+        check_plain(tensor, path)
+        shape = list(tensor.shape)
+        told = {"storage": next(numbers), "dtype": dtype_name(tensor.dtype), "shape": shape}
+        return {"tensor": {**told, "strides": contiguous_strides(shape), "offset": 0}}
 
-    return rewrite(manifest, "")
+    return to_manifest(output, "", leaf)
 
 
 def copy_out(output: Output, placed: Sequence[Placement], arenas: Mapping[str, torch.Tensor]) -> None:

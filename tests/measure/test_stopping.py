@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from harness.evaluation.record import StopRule
 from harness.measure.stopping import LOOKS, StoppingRule
 
-RULE = StoppingRule(budget_s=10.0)
+RULE = StoppingRule(budget_s=10.0, least=7)
 STEADY = [1000.0] * 127
 NOISY = [500.0, 1500.0] * 64
 
@@ -14,6 +14,13 @@ NOISY = [500.0, 1500.0] * 64
 def test_stops_at_the_first_look_when_precise() -> None:
     assert RULE.decide(STEADY[:6], 0.1) is None
     assert RULE.decide(STEADY[:7], 0.1) is StopRule.PRECISE
+
+
+def test_a_narrow_interval_of_too_few_calls_is_not_enough() -> None:
+    rule = StoppingRule(budget_s=10.0, least=15)
+    assert rule.decide(STEADY[:7], 0.1) is None
+    assert rule.decide(STEADY[:15], 0.1) is StopRule.PRECISE
+    assert rule.decide(STEADY[:7], 9.0) is StopRule.BUDGET
 
 
 def test_the_target_is_the_half_width() -> None:
