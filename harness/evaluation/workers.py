@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ class ForkServer:
 
     def __init__(self, environment: Mapping[str, str], module: str = "harness.worker.forkserver") -> None:
         self._channel, theirs = channel_pair()
+        self._turn = threading.Lock()  # the channel is one conversation, whoever asks
         command = [sys.executable, "-P", "-m", module, str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,
@@ -113,8 +115,9 @@ class ForkServer:
 
     def exit_status(self, pid: int, timeout_s: float) -> int | None:
         """The exit code of a worker, negative for a signal; None while it runs."""
-        self._channel.send({"op": "wait", "pid": pid, "timeout_s": timeout_s})
-        status: int | None = self._channel.receive(timeout_s + 30)["status"]
+        with self._turn:
+            self._channel.send({"op": "wait", "pid": pid, "timeout_s": timeout_s})
+            status: int | None = self._channel.receive(timeout_s + 30)["status"]
         return status
 
     def close(self) -> None:

@@ -1,0 +1,369 @@
+"""Triton and Gluon: a driver that answers for the asked target, loads nothing and launches nothing.
+
+Kernels are taken from Triton's own compilation listener, launches from the launcher that the driver gives, failures
+from a wrapper around `triton.compile`. Works with Triton 3.6 and 3.7.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.compiling.architectures import Architecture
+from harness.compiling.record import Dsl, ProblemKind, SourceLine
+from harness.compiling.worker.collect import Collector, FoundKernel, digest
+from harness.compiling.worker.tensors import DEVICE, mark_unknown
+
+_TOLD_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_MOST_TOLD_CHARS = 300
+
+
+class _Utils:
+    """Stands for the module that Triton builds against libcuda."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        self._architecture = architecture
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        return None, None, 0, 0, self._architecture.threads_per_block
+
+    def unload_module(self, *args: Any) -> None:
+        pass
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        facts = self._architecture.device
+        return {
+            "max_shared_mem": self._architecture.shared_per_block,
+            "max_num_regs": self._architecture.registers_per_multiprocessor,
+            "multiprocessor_count": facts.multiprocessors,
+            "warpSize": 32,
+            "sm_clock_rate": facts.clock_khz,
+            "mem_clock_rate": 2_619_000,
+            "mem_bus_width": facts.memory_bus_bits,
+        }
+
+    def cuOccupancyMaxActiveClusters(self, *args: Any) -> int:
+        return self._architecture.device.multiprocessors
+
+    def set_printf_fifo_size(self, size: int) -> None:
+        pass
+
+    def fill_tma_descriptor_tiled(self, *args: Any) -> object:
+        return object()
+
+    fill_tma_descriptor_im2col = fill_tma_descriptor = fill_tma_descriptor_tiled
+
+
+class CompileOnlyDriver:
+    """What `triton.runtime.driver.active` must answer."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self.utils = _Utils(collector.architecture)
+        self.binary_ext = "cubin"
+
+    @staticmethod
+    def is_active() -> bool:
+        return True
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._collector.architecture.number, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        pass
+
+    def get_current_stream(self, device: Any = 0) -> int:
+        return 0
+
+    def get_device_capability(self, device: Any = 0) -> tuple[int, int]:
+        return self._collector.architecture.capability
+
+    def get_active_torch_device(self) -> torch.device:
+        return DEVICE
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def map_python_to_cpp_type(self, kind: str) -> str:
+        from triton.backends.nvidia.driver import ty_to_cpp
+
+        return str(ty_to_cpp(kind))
+
+    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
+        return torch.empty(1, dtype=torch.int, device="cuda")
+
+    def clear_cache(self, cache: Any) -> None:
+        pass
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        return run_once
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        return _Launcher(self._collector, metadata)
+
+
+class _Launcher:
+    """Counts a launch where the real one would make it."""
+
+    def __init__(self, collector: Collector, metadata: Any) -> None:
+        self._collector, self._metadata = collector, metadata
+
+    def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
+        metadata = self._metadata
+        if getattr(metadata, "global_scratch_size", 0) > 0:
+            # As the real launcher does, so that a missing allocator fails here as it would there.
+            from triton.runtime import _allocation
+
+            allocator: Any = _allocation._allocator
+            allocate = allocator.get() if hasattr(allocator, "get") else allocator
+            size = x * y * z * getattr(metadata, "num_ctas", 1) * metadata.global_scratch_size
+            allocate(size, metadata.global_scratch_align, stream)
+        for argument in rest[4:] if len(rest) >= 4 else rest:
+            _mark(argument)
+        self._collector.launched(metadata.hash)
+
+
+def _mark(argument: Any) -> None:
+    """Note that a kernel may write where an argument points to."""
+    if isinstance(argument, torch.Tensor):
+        mark_unknown(argument)
+    elif isinstance(getattr(argument, "base", None), torch.Tensor):  # a tensor descriptor
+        mark_unknown(argument.base)
+    elif isinstance(argument, tuple | list):
+        for each in argument:
+            _mark(each)
+
+
+def run_once(function: Callable[[], Any], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kw: Any) -> Any:
+    """Stands for a benchmark: the call reaches the compiler, and every candidate takes a millisecond."""
+    function()
+    if quantiles is not None:
+        return [1.0] * len(quantiles) if len(quantiles) > 1 else 1.0
+    return [1.0] if return_mode == "all" else 1.0
+
+
+def install(collector: Collector, dsl_of: Callable[[str], Dsl | None] = lambda path: None) -> None:
+    """Stop Triton's launches at the compiler. `dsl_of` may name another DSL by the path of a kernel's source."""
+    import triton
+    import triton.compiler
+    import triton.testing
+    from triton import knobs
+    from triton.runtime import driver
+
+    driver.set_active(CompileOnlyDriver(collector))
+    knobs.compilation.listener = _Listener(collector, dsl_of)
+    for name in ("do_bench", "do_bench_cudagraph"):
+        setattr(triton.testing, name, run_once)
+    compile_ = _recorded(collector, triton.compiler.compile)
+    for module in (triton, triton.compiler):
+        module.compile = compile_
+    _watch_autotuner(collector)
+
+
+def _recorded(collector: Collector, compile_: Callable[..., Any]) -> Callable[..., Any]:
+    def recorded(src: Any, *args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            kernel = compile_(src, *args, **kwargs)
+        except Exception as error:
+            note_failure(collector, src, error)
+            raise
+        found = collector.kernels.get(kernel.hash)
+        if found is not None and not found.compile_s:
+            found.compile_s = time.perf_counter() - started
+        return kernel
+
+    return recorded
+
+
+def note_failure(collector: Collector, src: Any, error: Exception) -> None:
+    """Record that a kernel did not compile, with the author's line. Whether the code lives on is seen later."""
+    name = getattr(getattr(src, "fn", None), "__name__", "") or str(getattr(src, "name", ""))
+    innermost, message = _innermost(error)
+    source = _line_of_error(collector, innermost) or _line_of_kernel(collector, getattr(src, "fn", None))
+    found = collector.problem(
+        ProblemKind.COMPILE_ERROR, message, source=source, kernel=name, detail=str(error) or type(error).__name__
+    )
+    error._harness_problem = found  # type: ignore[attr-defined]
+
+
+def _innermost(error: BaseException) -> tuple[BaseException, str]:
+    """The error nearest to the cause among nested compilation errors, and one line on it."""
+    from triton.compiler.errors import CompilationError
+
+    innermost: BaseException = error
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, CompilationError):
+            innermost = cause
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(innermost, CompilationError):
+        told = (innermost.error_message or str(innermost)).strip()
+        cause = innermost.__cause__
+        if not innermost.error_message and cause is not None:
+            told = f"{type(cause).__name__}: {cause}"
+    else:
+        told = f"{type(error).__name__}: {error}".strip()
+    lines = [line for line in told.splitlines() if line.strip()]
+    return innermost, lines[0] if lines else type(error).__name__
+
+
+def _line_of_error(collector: Collector, error: BaseException) -> SourceLine | None:
+    """A compilation error counts lines from the `def` of the function that it struck; find that function."""
+    import gc
+
+    from triton.runtime.jit import JITCallable
+
+    line = getattr(getattr(error, "node", None), "lineno", None)
+    text = getattr(error, "src", None)
+    if line is None or not isinstance(text, str):
+        return None
+    for function in (each for each in gc.get_objects() if isinstance(each, JITCallable)):
+        if function.src == text:
+            at = _line_of_kernel(collector, function)
+            return at and SourceLine(at.file, at.line + line - 1)
+    return None
+
+
+def _line_of_kernel(collector: Collector, function: Any) -> SourceLine | None:
+    """Where the `def` of a kernel stands in the submission."""
+    raw = getattr(function, "fn", None)
+    code = getattr(raw, "__code__", None)
+    line = getattr(function, "starting_line_number", None)
+    if code is None or line is None:
+        return None
+    lines = getattr(function, "raw_src", None)
+    if isinstance(lines, list):  # decorators come first in the raw source
+        line += next((i for i, text in enumerate(lines) if text.lstrip().startswith("def ")), 0)
+    return collector.line_of(code.co_filename, line)
+
+
+class _Listener:
+    """Takes every compiled kernel, fresh or from the cache."""
+
+    def __init__(self, collector: Collector, dsl_of: Callable[[str], Dsl | None]) -> None:
+        self._collector, self._dsl_of = collector, dsl_of
+
+    def __call__(self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str], times: Any, cache_hit: bool) -> None:
+        files = {Path(path).suffix: Path(path) for path in metadata_group.values()}
+        function = getattr(src, "fn", None)
+        code = getattr(getattr(function, "fn", None), "__code__", None)
+        dsl = self._dsl_of(code.co_filename) if code else None
+        if dsl is None:
+            gluon = getattr(function, "is_gluon", lambda: False)()
+            dsl = Dsl.GLUON if gluon else Dsl.TRITON
+        seconds = 0.0
+        if not cache_hit and times is not None:
+            seconds = times.total / 1e6
+        kernel = FoundKernel(
+            name=getattr(function, "__name__", None) or metadata["name"],
+            entry=metadata["name"],
+            dsl=dsl,
+            cubin=files[".cubin"].read_bytes(),
+            ptx=files[".ptx"].read_text() if ".ptx" in files else "",
+            specialisation=specialisation(src, metadata),
+            source=_line_of_kernel(self._collector, function),
+            compile_s=seconds,
+            dynamic_shared_bytes=metadata["shared"],
+            shared_is_total=True,
+            tensor_memory_columns=metadata.get("tmem_size") or 0,
+            threads=32 * metadata["num_warps"],
+            cluster=_cluster(metadata),
+            assembler_options=tuple(_assembler_options(metadata)),
+            autotuned=_tuning > 0,
+        )
+        self._collector.add(metadata["hash"], kernel)
+
+
+def _cluster(metadata: dict[str, Any]) -> tuple[int, int, int] | None:
+    dims = metadata.get("cluster_dims")
+    if dims:
+        return tuple(dims)  # type: ignore[return-value]
+    return (metadata.get("num_ctas", 1), 1, 1)
+
+
+def _assembler_options(metadata: dict[str, Any]) -> list[str]:
+    options = ["-lineinfo"]
+    if not metadata.get("enable_fp_fusion", True):
+        options.append("--fmad=false")
+    return options + (metadata.get("ptx_options") or "").split()
+
+
+def specialisation(src: Any, metadata: dict[str, Any]) -> str:
+    """Constants, options and argument types of a compiled kernel, as text: what tells two of one name apart."""
+    names = list(getattr(getattr(src, "fn", None), "arg_names", []))
+    constants = getattr(src, "constants", {}) or {}
+    signature = getattr(src, "signature", {}) or {}
+    told = []
+    for path, value in constants.items():
+        if isinstance(path, tuple) and len(path) == 1 and path[0] < len(names):
+            name = names[path[0]]
+            prefix = "" if signature.get(name) == "constexpr" else "arg "
+            text = getattr(value, "__name__", None) or str(value)
+            told.append(f"{prefix}{name}={text if len(text) < 40 else digest(text)[:8]}")
+    told += [f"{name}={metadata[name]}" for name in _TOLD_OPTIONS if metadata.get(name) not in (None, False)]
+    types = [f"{name}:{kind}" for name, kind in signature.items() if kind != "constexpr" and isinstance(kind, str)]
+    aligned = [names[path[0]] for path, attributes in (getattr(src, "attrs", {}) or {}).items() if attributes]
+    text = " ".join(told) + (f" ({', '.join(types)})" if types else "")
+    if aligned and set(aligned) != {name for name, kind in signature.items() if str(kind).startswith("*")}:
+        text += f" div16: {', '.join(aligned)}"
+    return text if len(text) <= _MOST_TOLD_CHARS else text[: _MOST_TOLD_CHARS - 10] + "…" + digest(text)[:8]
+
+
+_tuning = 0
+
+
+def _watch_autotuner(collector: Collector) -> None:
+    """Know which kernels are candidates of an autotuner, and which of them it left out for their resources."""
+    from triton.compiler.errors import CompileTimeAssertionFailure
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    bench, bench_errors = Autotuner._bench, (OutOfResources, CompileTimeAssertionFailure, PTXASError)
+
+    def _bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
+        global _tuning
+        _tuning += 1
+        run = self.fn.run
+
+        def watched(*run_args: Any, **run_kwargs: Any) -> Any:
+            try:
+                return run(*run_args, **run_kwargs)
+            except bench_errors as error:
+                survive(collector, error)
+                collector.problem(
+                    ProblemKind.OVER_LIMIT if isinstance(error, OutOfResources) else ProblemKind.COMPILE_ERROR,
+                    f"the autotuner leaves out {config}: {str(error).splitlines()[0]}",
+                    source=collector.user_line(),
+                    kernel=self.base_fn.__name__,
+                    survived=True,
+                )
+                raise
+
+        self.fn.run = watched
+        try:
+            return bench(self, *args, config=config, **meta)
+        finally:
+            del self.fn.run
+            _tuning -= 1
+
+    Autotuner._bench = _bench
+
+
+def survive(collector: Collector, error: BaseException) -> None:
+    """The problem that was noted for this error did not end the code."""
+    noted = getattr(error, "_harness_problem", None)
+    problems = collector.problems.get(collector.case, [])
+    if noted in problems:
+        problems.remove(noted)
