@@ -161,15 +161,43 @@ def allocate(nbytes: int) -> int:
     return pointer.value
 
 
-def fill(pointer: int, value: int, words: int, stream: int) -> None:
-    """Queue a fill of `words` 32-bit words."""
-    call("cuMemsetD32Async", c_u64(pointer), c_uint(value), c_size_t(words), c_void_p(stream))
-
-
 def reset_persisting_l2() -> None:
     """Turn every persisting line of the L2 back to normal, so that a flush reaches it. Devices before Ampere have
     none and say so, which is as good."""
     _library().cuCtxResetPersistingL2Cache()
+
+
+class _Copy2D(Structure):
+    _fields_ = (
+        ("source_x", c_size_t),
+        ("source_y", c_size_t),
+        ("source_type", c_int),
+        ("source_host", c_void_p),
+        ("source_device", c_u64),
+        ("source_array", c_void_p),
+        ("source_pitch", c_size_t),
+        ("target_x", c_size_t),
+        ("target_y", c_size_t),
+        ("target_type", c_int),
+        ("target_host", c_void_p),
+        ("target_device", c_u64),
+        ("target_array", c_void_p),
+        ("target_pitch", c_size_t),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    )
+
+
+def copy_rows_to_host(host: int, device: int, *, pitch: int, width: int, rows: int, stream: int) -> None:
+    """Queue a copy of `rows` runs of `width` bytes, `pitch` bytes apart on the device, packed into pinned host memory.
+
+    A copy engine does it, beside whatever the multiprocessors run, for another process too.
+    """
+    copy = _Copy2D(
+        source_type=2, source_device=device, source_pitch=pitch, target_type=1, target_host=host, target_pitch=width
+    )
+    copy.width, copy.height = width, rows
+    call("cuMemcpy2DAsync_v2", byref(copy), c_void_p(stream))
 
 
 class Event:
@@ -208,8 +236,8 @@ __all__ = [
     "SharedMemory",
     "allocate",
     "call",
+    "copy_rows_to_host",
     "driver_version",
-    "fill",
     "load_module",
     "map_host_page",
     "reset_persisting_l2",

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.workers import WorkerFault, WorkerProcess, open_clock
 from harness.wire import words
 from harness.wire.channel import Message
@@ -24,8 +25,6 @@ from harness.wire.channel import Message
 HOLD_CAP_S = 0.1
 """How long a call may take to queue its work before it is released all the same. A call that synchronises inside waits
 for the device and so never says that it is queued; its host time after this counts."""
-SETTLE_NS = 50_000
-"""Between the device's last sign of life and the release, so that the poller is in its loop."""
 LOOK_AWAY_NS = 2_000_000
 """After so long in the spin, the clock also looks at the channel, for a worker that died or failed."""
 
@@ -76,7 +75,12 @@ def no_collection() -> Iterator[None]:
 
 
 class SocketClock:
-    """The CPU's gate."""
+    """The CPU's gate.
+
+    A CPU has no kernel that keeps everything else off it, so the worker's processes are stopped instead: while the
+    input is written (a thread could watch it come), and from the answer to the next request (one could go on writing,
+    or keep the cores busy while the clock's own cost is measured). The gate opens by letting them go.
+    """
 
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
@@ -87,17 +91,29 @@ class SocketClock:
         self._number += 1
         self.worker.send({**request, "number": self._number})
         self.worker.answer(timeout_s)  # queued: it waits at the gate
+        self.worker.freeze()
+        self._refuse_early_words()
         reveal()
+        self.worker.freeze()  # and nothing ran meanwhile
         with no_collection():
-            t0 = time.perf_counter_ns()
             self._socket.send(b"g")
+            t0 = time.perf_counter_ns()
+            self.worker.thaw()
             self._await_done(time.monotonic() + timeout_s, timeout_s)
             t1 = time.perf_counter_ns()
         answer = self.worker.answer(timeout_s)
+        self.worker.freeze()
         t2 = time.perf_counter_ns()
         output = snapshot()
         t3 = time.perf_counter_ns()
         return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, False, answer), output
+
+    def _refuse_early_words(self) -> None:
+        """A done word that is here before the gate opens was not written by the call."""
+        if select.select([self._socket], [], [], 0)[0]:
+            self.worker.kill()
+            text = "the worker said that a call was done before the call had begun"
+            raise WorkerFault(Status.REJECTED, Reason(ReasonCode.CHANNEL, text))
 
     def _await_done(self, deadline: float, timeout_s: float) -> None:
         while True:
@@ -143,9 +159,6 @@ class DeviceClock:
             reveal()
             self._await_scheduled(deadline, timeout_s)
             with no_collection():
-                settle = time.perf_counter_ns() + SETTLE_NS
-                while time.perf_counter_ns() < settle:
-                    pass
                 t0 = time.perf_counter_ns()
                 page[words.RELEASE] = number
                 self._await(words.DONE, number, deadline, timeout_s)

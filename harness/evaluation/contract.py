@@ -13,7 +13,7 @@ from harness.boards.board import Settings
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.workers import WorkerFault
 from harness.wire.channel import Message
-from harness.wire.packing import Manifest, PackingError, contiguous_sizes, tensor_leaves, unpack, where
+from harness.wire.packing import Manifest, PackingError, dense_sizes, tensor_leaves, unpack, where
 
 MAX_OUTPUT_BYTES = 32 << 30
 
@@ -25,6 +25,22 @@ class OutputForm:
     manifest: Manifest
     sizes: tuple[int, ...]
     devices: tuple[str, ...]
+
+    def same_as(self, other: OutputForm) -> bool:
+        """Whether two outputs agree in all but their strides, which a kernel may choose anew at every call."""
+        return (self.sizes, self.devices, _without_strides(self.manifest)) == (
+            other.sizes,
+            other.devices,
+            _without_strides(other.manifest),
+        )
+
+
+def _without_strides(manifest: Manifest) -> Manifest:
+    if isinstance(manifest, dict):
+        return {key: _without_strides(value) for key, value in manifest.items() if key != "strides"}
+    if isinstance(manifest, list):
+        return [_without_strides(value) for value in manifest]
+    return manifest
 
 
 def broken(message: str) -> WorkerFault:
@@ -39,7 +55,7 @@ def may_write(settings: Settings, path: str) -> bool:
 def form_of(answer: Message, input_devices: set[str], settings: Settings) -> OutputForm:
     """The form of the output that a `call` answer describes. Raises WorkerFault where it breaks the contract."""
     try:
-        sizes = contiguous_sizes(answer.get("output"))
+        sizes = dense_sizes(answer.get("output"))
     except PackingError as error:
         raise broken(f"the output cannot be read: {error}") from None
     devices = answer.get("devices")

@@ -54,6 +54,7 @@ class ReasonCode(StrEnum):
     TIMEOUT = "timeout"
     OUTPUT_LIMIT = "output_limit"
     BELOW_FLOOR = "below_floor"
+    LATE_OUTPUT = "late_output"  # the output was still being written after its call had said that it was done
     CHANNEL = "channel"  # the worker broke the protocol between the two processes
     COMPILE_FAILED = "compile_failed"
     HARNESS = "harness"  # the board or the harness failed, not the submission

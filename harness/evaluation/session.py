@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.boards.board import Board
+from harness.evaluation.capture import Capture
 from harness.evaluation.clocks import Clock, DeviceClock, SocketClock, TimedCall
-from harness.evaluation.contract import OutputForm, broken, check_aliases, form_of, may_write, rebuild
+from harness.evaluation.contract import OutputForm, broken, form_of, may_write, rebuild
+from harness.evaluation.flush import flush_l2
 from harness.evaluation.host import CODE, Host, submission_file, support_files
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.slots import Placed, Slots
@@ -28,6 +31,7 @@ class Session:
         try:
             self.clock: Clock = DeviceClock(self.worker) if cuda else SocketClock(self.worker)
             self.slots = Slots(self.worker)
+            self._capture = Capture(self.slots, cuda=cuda)
         except BaseException:
             self.worker.kill()
             raise
@@ -70,7 +74,8 @@ class Session:
         return form, output
 
     def timed(self, packed: Packed, form: OutputForm, choice: random.Random, timeout_s: float) -> tuple[TimedCall, Any]:
-        """One timed call on a fresh input, whose output must have `form`."""
+        """One timed call on a fresh input, whose output must have `form`. What its time is charged for a late output
+        is in the reading's `wall_ns`."""
         placed = self.slots.place(packed, choice)
         places = self.slots.output_places(form.sizes, form.devices)
         # The call runs ahead of the gate on the host of a CUDA device, so host tensors must be there already.
@@ -81,26 +86,34 @@ class Session:
 
         def reveal() -> None:
             self.slots.reveal(placed, gated)
-            self._settle()
+            self._cool()
 
         request = {"op": "timed", **placed.message(), "collect": places}
-        reading, storages = self.clock.timed(request, reveal, lambda: self.slots.snapshot(places), timeout_s)
-        if reading.answer.get("output") != form.manifest:
+        self._capture.aim(places, choice)
+        reading, storages = self.clock.timed(request, reveal, self._capture.take, timeout_s)
+        charged = replace(reading, wall_ns=self._capture.charged_ns(reading))
+        now = form_of(reading.answer, set(form.devices), self._board.settings)
+        if not now.same_as(form):
             raise broken("the output's dtype or shape differs from the one returned before for the same shape")
-        check_aliases(reading.answer, self._board.settings)
-        output = rebuild(form, storages, self._board.settings)
+        output = rebuild(now, storages, self._board.settings)
         self._check_inputs(placed)
-        return reading, output
+        return charged, output
 
     def noop(self, timeout_s: float = 30.0) -> int:
         """The clock's own cost: a call of nothing, in ns."""
-        return self.clock.timed({"op": "noop"}, lambda: None, list, timeout_s)[0].wall_ns
+        return self.clock.timed({"op": "noop"}, self._cool, list, timeout_s)[0].wall_ns
 
     def _check_inputs(self, placed: Placed) -> None:
         changed = self.slots.changed(placed, lambda path: may_write(self._board.settings, path))
         if changed is not None:
             text = f"the call changed its input ({where(changed)}), which this board does not allow"
             raise WorkerFault(Status.FAILED, Reason(ReasonCode.INPUT_CHANGED, text), fatal=False)
+
+    def _cool(self) -> None:
+        """Take what was just written out of the caches, and wait."""
+        if self.cuda:
+            flush_l2()
+            self._settle()
 
     def _settle(self) -> None:
         """Wait for our own device work, so that none of it runs beside the call."""

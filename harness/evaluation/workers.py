@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.errors import MachineError
 from harness.evaluation.record import Reason, ReasonCode, Status
-from harness.sandbox import MemoryWatcher, SandboxPlan, bwrap_argv, kill_tree
+from harness.sandbox import FreezeError, Freezer, MemoryWatcher, SandboxPlan, bwrap_argv, kill_tree
 from harness.wire.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, Message, channel_pair
 from harness.worker import START_FAILED
 
@@ -169,12 +169,14 @@ class WorkerProcess:
         self._uid = sandbox.uid
         limit = sandbox.memory_bytes
         self._memory = None if limit is None else MemoryWatcher(pid, limit, uid=sandbox.uid)
+        self._freezer = Freezer(pid)
 
     def ask(self, message: Message, fds: Sequence[int] = (), *, timeout_s: float) -> Message:
         self.send(message, fds)
         return self.answer(timeout_s)
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        self._freezer.thaw()
         try:
             self.channel.send(message, fds)
         except (ChannelClosed, ChannelTimeout) as error:
@@ -207,6 +209,17 @@ class WorkerProcess:
         if excess is not None:
             self.kill()
             raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUT_OF_MEMORY, f"it {excess}, and was stopped"))
+
+    def freeze(self) -> None:
+        """Stop everything of the worker until `thaw` or the next `send`, or check that it stayed stopped."""
+        try:
+            self._freezer.freeze() if not self._freezer.frozen else self._freezer.check()
+        except FreezeError as error:
+            self.kill()
+            raise WorkerFault(Status.REJECTED, Reason(ReasonCode.CHANNEL, str(error))) from None
+
+    def thaw(self) -> None:
+        self._freezer.thaw()
 
     def log_bytes(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0

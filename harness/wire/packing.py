@@ -220,17 +220,19 @@ def _tensor(leaf: Any, storages: Sequence[torch.Tensor]) -> torch.Tensor:
         raise PackingError(f"not a tensor's manifest: {error}") from error
 
 
-def contiguous_sizes(manifest: Manifest) -> list[int]:
-    """Bytes of every tensor of a manifest whose tensors are contiguous, each in a storage of its own, in the order of
-    the storages. Raises PackingError for any other manifest."""
+def dense_sizes(manifest: Manifest) -> list[int]:
+    """Bytes of every tensor of a manifest whose tensors each fill a storage of their own, in the storages' order.
+
+    Raises PackingError for any other manifest.
+    """
     sizes: dict[int, int] = {}
 
     def visit(node: Manifest) -> None:
         match node:
             case {"tensor": {"storage": int(i), "dtype": dtype, "shape": shape, "strides": strides, "offset": 0}}:
                 dims = [int(n) for n in shape]
-                if i in sizes or min(dims, default=0) < 0 or strides != contiguous_strides(dims):
-                    raise PackingError("an output tensor is not contiguous in a storage of its own")
+                if i in sizes or min(dims, default=0) < 0 or list(strides) != dense_strides(dims, strides):
+                    raise PackingError("a tensor does not fill a storage of its own")
                 sizes[i] = math.prod(dims) * dtype_of(dtype).itemsize
             case {"tensor": _}:
                 raise PackingError("not a tensor's manifest")
@@ -248,11 +250,23 @@ def contiguous_sizes(manifest: Manifest) -> list[int]:
         visit(manifest)
         return [sizes[i] for i in range(len(sizes))]
     except (TypeError, ValueError, KeyError, RecursionError) as error:
-        raise PackingError(f"not a manifest of contiguous tensors: {error}") from error
+        raise PackingError(f"not a manifest of dense tensors: {error}") from error
 
 
-def contiguous_strides(shape: Sequence[int]) -> list[int]:
-    """Strides in elements of a contiguous tensor, as torch has them (a dimension of 0 counts as 1)."""
+def dense_strides(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """The strides, in elements, with which a copy of a tensor fills its memory without gaps: its own, where they do so
+    in some order of the dimensions, else those of a contiguous tensor. Dimensions of 1 count as contiguous ones."""
+    contiguous = _contiguous_strides(shape)
+    expected = 1
+    for i in sorted((i for i, n in enumerate(shape) if n > 1), key=lambda i: strides[i]):
+        if strides[i] != expected:
+            return contiguous
+        expected *= shape[i]
+    return [s if n > 1 else c for n, s, c in zip(shape, strides, contiguous, strict=True)]
+
+
+def _contiguous_strides(shape: Sequence[int]) -> list[int]:
+    """As torch has them: a dimension of 0 counts as 1."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)

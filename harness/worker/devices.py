@@ -84,8 +84,6 @@ class CudaDevice:
         slots = properties.max_threads_per_multi_processor
         self._gate_threads = 1024 if slots % 1024 == 0 else 512  # 1536 slots an SM hold three blocks of 512
         self._gate_blocks = properties.multi_processor_count * (slots // self._gate_threads)
-        self._flush_words = 2 * properties.L2_cache_size // 4
-        self._flush = driver.allocate(self._flush_words * 4)
         self._start, self._end = driver.Event(), driver.Event()
 
     def synchronize(self) -> None:
@@ -94,8 +92,6 @@ class CudaDevice:
     def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
         stream = torch.cuda.current_stream().cuda_stream
         c_number, c_page = ctypes.c_int(number), ctypes.c_uint64(self._page_on_device)
-        driver.reset_persisting_l2()
-        driver.fill(self._flush, number, self._flush_words, stream)
         self._gate.launch(
             self._gate_blocks,
             self._gate_threads,

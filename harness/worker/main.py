@@ -105,7 +105,7 @@ class Worker:
         def collect(output: Any) -> None:
             told = describe_output(output, inputs)
             copy_out(told, _placements(request["collect"]), self._arenas)
-            described.update(output=told.manifest, aliases=told.aliases)
+            described.update(output=told.manifest, devices=told.devices, aliases=told.aliases)
 
         events_ns = device.timed(request["number"], lambda: entry(data), collect)
         return {"finished": True, "events_ns": events_ns, **described}

@@ -17,7 +17,7 @@ from harness.wire.packing import (
     Manifest,
     as_bytes,
     check_plain,
-    contiguous_strides,
+    dense_strides,
     dtype_name,
     tensor_leaves,
     to_manifest,
@@ -34,7 +34,7 @@ class ContractError(Exception):
 
 @dataclass(frozen=True)
 class Output:
-    """What a call returned: its manifest with every tensor contiguous in a storage of its own, and the tensors."""
+    """What a call returned: its manifest with every tensor filling a storage of its own, and the tensors."""
 
     manifest: Manifest
     tensors: tuple[torch.Tensor, ...]
@@ -56,7 +56,7 @@ def describe_output(output: Any, inputs: Sequence[tuple[str, torch.Tensor]]) -> 
             raise ContractError(f"the output ({where(path)}) carries attributes of its own: {names}")
         if tensor.numel() and tensor.untyped_storage().data_ptr() == 0:
             raise ContractError(f"the output ({where(path)}) has no memory behind it")
-    manifest = _contiguous_manifest(output)
+    manifest = _dense_manifest(output)
     aliases = tuple((path, at) for path, tensor in leaves for at, given in inputs if _same_memory(tensor, given))
     sizes = tuple(t.numel() * t.dtype.itemsize for _, t in leaves)
     return Output(
@@ -81,14 +81,15 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.dtype.itemsize
 
 
-def _contiguous_manifest(output: Any) -> Manifest:
+def _dense_manifest(output: Any) -> Manifest:
     numbers = itertools.count()
 
     def leaf(tensor: torch.Tensor, path: str) -> Manifest:
         check_plain(tensor, path)
         shape = list(tensor.shape)
         told = {"storage": next(numbers), "dtype": dtype_name(tensor.dtype), "shape": shape}
-        return {"tensor": {**told, "strides": contiguous_strides(shape), "offset": 0}}
+        # The tensor's own order of dimensions where it has no gaps: the copy is then a plain one.
+        return {"tensor": {**told, "strides": dense_strides(shape, tensor.stride()), "offset": 0}}
 
     return to_manifest(output, "", leaf)
 
@@ -98,5 +99,7 @@ def copy_out(output: Output, placed: Sequence[Placement], arenas: Mapping[str, t
     if [size for _, _, size in placed] != list(output.sizes):
         raise ContractError("the output's size differs from the one returned before for the same shape")
     for tensor, (arena, offset, size) in zip(output.tensors, placed, strict=True):
-        target = arenas[arena][offset : offset + size].view(tensor.dtype).view(tensor.shape)
+        flat = arenas[arena][offset : offset + size].view(tensor.dtype)
+        strides = dense_strides(tensor.shape, tensor.stride())
+        target = flat.as_strided(tensor.shape, strides, flat.storage_offset())
         as_bytes(target).copy_(as_bytes(tensor.detach()), non_blocking=True)

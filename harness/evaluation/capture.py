@@ -1,0 +1,85 @@
+"""Taking the output of a timed call out of the shared slots, and what a late one is charged.
+
+The clock ends with the done word, which a dishonest worker can write too early. Two things keep that from paying: the
+time that passes between the done word and the output's arrival counts, less what the copy honestly takes; and what a
+look at the output saw at the moment of its arrival must be what the snapshot holds.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness.evaluation.clocks import TimedCall
+from harness.evaluation.peek import Peek
+from harness.evaluation.record import Reason, ReasonCode, Status
+from harness.evaluation.slots import Placement, Slots
+from harness.evaluation.workers import WorkerFault
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What may honestly pass between the done word and the output's arrival: `fixed_ns`, and `copies` times what a
+    copy of the same size takes here."""
+
+    fixed_ns: int
+    copies: float
+
+
+CUDA_ALLOWANCE = Allowance(fixed_ns=15_000, copies=1.5)
+CPU_ALLOWANCE = Allowance(fixed_ns=2_000_000, copies=6.0)
+"""On a CPU the answer's way through two processes and a scheduler is part of it."""
+
+
+class Capture:
+    """The supervisor's hold on one worker's outputs."""
+
+    def __init__(self, slots: Slots, *, cuda: bool) -> None:
+        self._slots = slots
+        self._peek = Peek() if cuda else None
+        self._allowance = CUDA_ALLOWANCE if cuda else CPU_ALLOWANCE
+        self._copy_ns = 0
+        self._intact = True
+
+    def aim(self, places: Sequence[Placement], choice: random.Random) -> None:
+        """Get ready for the next call, whose output will lie at `places`."""
+        self._places = places
+        on_device = [place for place in places if self._slots.bytes_at(place).is_cuda]
+        self._largest = max(on_device, key=lambda place: place[2]) if on_device else None
+        if self._peek is not None and self._largest is not None:
+            self._peek.aim(self._largest[2], choice)
+
+    def take(self) -> list[torch.Tensor]:
+        """Private copies of the output, taken now."""
+        seen = None
+        if self._peek is not None and self._largest is not None:
+            seen = self._peek.look(self._slots.bytes_at(self._largest))
+        started = time.perf_counter_ns()
+        if self._peek is None:
+            copies = self._slots.snapshot(self._places)
+            self._copy_ns = time.perf_counter_ns() - started
+        else:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            copies = self._slots.snapshot(self._places)
+            end.record()
+            end.synchronize()
+            self._copy_ns = round(begin.elapsed_time(end) * 1e6)
+        if seen is not None and self._peek is not None:
+            self._intact = torch.equal(self._peek.same_places(copies[self._places.index(self._largest)]), seen)
+        return copies
+
+    def charged_ns(self, reading: TimedCall) -> int:
+        """The call's time: to the done word, or later where the output came later than a copy explains.
+
+        Raises WorkerFault where the output was still being written when the worker said that it was there.
+        """
+        if not self._intact:
+            text = "the output was still being written after the call had said that it was done"
+            raise WorkerFault(Status.REJECTED, Reason(ReasonCode.LATE_OUTPUT, text))
+        honest_ns = self._allowance.fixed_ns + round(self._allowance.copies * self._copy_ns)
+        return max(reading.wall_ns, reading.copied_ns - honest_ns)
