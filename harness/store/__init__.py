@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.store.reading import Reader, best_score_ns, open_reader
-from harness.store.rows import EvaluationRow, HistoryRow, SubmissionRow
+from harness.store.rows import EvaluationRow, HistoryRow, Note, SubmissionRow
 
 if TYPE_CHECKING:
     from harness.store.writing import Store
 
-__all__ = ["EvaluationRow", "HistoryRow", "Reader", "Store", "SubmissionRow", "best_score_ns", "open_reader"]
+__all__ = ["EvaluationRow", "HistoryRow", "Note", "Reader", "Store", "SubmissionRow", "best_score_ns", "open_reader"]
 
 
 def __getattr__(name: str) -> Any:

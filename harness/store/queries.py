@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = "SELECT count(*) AS n FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -31,6 +31,10 @@ LATEST_ON_BOARD = _SUBMISSION + "WHERE s.user_name = :user AND s.leaderboard = :
 EVALUATION = "SELECT * FROM evaluations WHERE id = :id"
 EVALUATIONS = "SELECT * FROM evaluations WHERE submission_id = :submission_id ORDER BY id"
 CASES = "SELECT * FROM case_results WHERE evaluation_id = :evaluation_id ORDER BY id"
+
+NOTES = "SELECT id, created_at, text FROM notes WHERE submission_id = :submission_id ORDER BY id"
+TAGS = "SELECT tag FROM tags WHERE submission_id = :submission_id ORDER BY tag"
+TECHNIQUES = "SELECT findings FROM techniques WHERE source_sha256 = :sha256 AND extractor_version = :version"
 
 _SUMMARY_COLUMNS = """
        e.id AS evaluation_id, e.mode, e.protocol, e.grid, e.device_kind, e.device_name, e.isolation, e.interpreted,

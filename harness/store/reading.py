@@ -17,7 +17,7 @@ from harness.measure.ranking import Entry, RankClass, best_per_user, rank_among,
 from harness.store import codec, queries
 from harness.store.location import BUSY_TIMEOUT_S, database_url, explain, sqlite_path, unisolated_allowed
 from harness.store.process import ProcessIdentity, is_gone
-from harness.store.rows import EvaluationRow, HistoryRow, SubmissionRow
+from harness.store.rows import EvaluationRow, HistoryRow, Note, SubmissionRow
 
 INTERRUPTED_MESSAGE = "the process that ran it ended before it did"
 
@@ -66,6 +66,19 @@ class Reader:
         """The text of a source that a submission names."""
         text: str = self._rows(queries.SOURCE, {"sha256": sha256})[0]["text"]
         return text
+
+    def notes(self, submission_id: int) -> list[Note]:
+        """The remarks on a submission, oldest first."""
+        return [_note(row) for row in self._rows(queries.NOTES, {"submission_id": submission_id})]
+
+    def tags(self, submission_id: int) -> list[str]:
+        """The tags of a submission, by name."""
+        return [row["tag"] for row in self._rows(queries.TAGS, {"submission_id": submission_id})]
+
+    def techniques(self, sha256: str, extractor_version: int) -> str | None:
+        """What that version of the extractor read from a source, as JSON text; None when it was not kept."""
+        rows = self._rows(queries.TECHNIQUES, {"sha256": sha256, "version": extractor_version})
+        return rows[0]["findings"] if rows else None
 
     def leaderboards(self) -> list[str]:
         """The boards that have submissions, by name."""
@@ -219,6 +232,12 @@ def _connect(path: Path) -> sqlite3.Connection | None:
         connection.close()
         raise
     return connection
+
+
+def _note(row: codec.Row) -> Note:
+    created_at = codec.time_of(row["created_at"])
+    assert created_at is not None
+    return Note(row["id"], created_at, row["text"])
 
 
 def _history_row(row: codec.Row) -> HistoryRow:

@@ -36,6 +36,15 @@ class SubmissionRow:
 
 
 @dataclass(frozen=True)
+class Note:
+    """A remark on a submission."""
+
+    id: int
+    created_at: datetime
+    text: str
+
+
+@dataclass(frozen=True)
 class EvaluationRow:
     """An evaluation with its cases. `id` and `submission_id` are None for one that is recorded nowhere.
 

@@ -112,3 +112,30 @@ case_results = Table(
     Column("seconds", Double, nullable=False),
     UniqueConstraint("evaluation_id", "kind", "idx"),
 )
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", Integer, ForeignKey("submissions.id"), nullable=False),
+    Column("created_at", String(27), nullable=False),
+    Column("text", Text, nullable=False),
+    Index(None, "submission_id"),
+    sqlite_autoincrement=True,
+)
+
+tags = Table(
+    "tags",
+    metadata,
+    Column("submission_id", Integer, ForeignKey("submissions.id"), primary_key=True),
+    Column("tag", Text, primary_key=True),
+)
+
+# What harness.techniques read from a source; `findings` is the JSON text that harness.techniques.codec makes.
+techniques = Table(
+    "techniques",
+    metadata,
+    Column("source_sha256", String(64), ForeignKey("sources.sha256"), primary_key=True),
+    Column("extractor_version", Integer, primary_key=True, autoincrement=False),
+    Column("findings", Text, nullable=False),
+)

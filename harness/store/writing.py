@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import URL, create_engine, event, insert, select, update
+from sqlalchemy import URL, create_engine, delete, event, insert, select, update
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -128,6 +128,66 @@ class Store:
                 .where(evaluations.c.id == evaluation_id)
                 .values(**codec.outcome_columns(outcome), **codec.score_columns(score), finished_at=_now())
             )
+
+    def keep_techniques(self, sha256: str, extractor_version: int, findings: str) -> None:
+        """Record what an extractor read from a recorded source, as JSON text; nothing when that is there already."""
+        values = {"source_sha256": sha256, "extractor_version": extractor_version}
+        with self._transaction() as connection:
+            if connection.execute(select(schema.techniques).filter_by(**values)).first() is None:
+                connection.execute(insert(schema.techniques).values(**values, findings=findings))
+
+    def add_note(self, submission_id: int, text: str) -> int:
+        """Record a remark on a submission; its id."""
+        with self._transaction() as connection:
+            return _insert(
+                connection,
+                schema.notes,
+                submission_id=submission_id,
+                created_at=_now(),
+                text=codec.storable_text(text),
+            )
+
+    def remove_note(self, submission_id: int, note_id: int) -> bool:
+        """Forget a remark; whether there was one of that id on that submission."""
+        with self._transaction() as connection:
+            done = connection.execute(delete(schema.notes).filter_by(id=note_id, submission_id=submission_id))
+            return done.rowcount > 0
+
+    def change_tags(self, submission_id: int, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        """Give a submission these tags and take those away; a tag that it has or lacks already is no error."""
+        tags = schema.tags
+        with self._transaction() as connection:
+            gone = {*add, *remove}
+            connection.execute(delete(tags).where(tags.c.submission_id == submission_id, tags.c.tag.in_(gone)))
+            for tag in dict.fromkeys(add):
+                connection.execute(insert(tags).values(submission_id=submission_id, tag=codec.storable_text(tag)))
+
+    def delete_submission(self, submission_id: int) -> None:
+        """Remove a submission with its evaluations, cases, notes and tags, and its source where no other has it.
+
+        Raises RequestError when there is none, or while an evaluation of it runs.
+        """
+        submissions, evaluations, cases = schema.submissions, schema.evaluations, schema.case_results
+        with self._transaction() as connection:
+            chosen = select(submissions.c.source_sha256).where(submissions.c.id == submission_id)
+            sha256 = connection.execute(chosen).scalar_one_or_none()
+            if sha256 is None:
+                raise RequestError(f"there is no submission {submission_id}")
+            of_it = evaluations.c.submission_id == submission_id
+            running = select(evaluations.c.id).where(of_it, evaluations.c.status == Status.RUNNING.value)
+            if connection.execute(running).first() is not None:
+                raise RequestError(
+                    f"submission {submission_id} is being evaluated",
+                    hint="Delete it when the evaluation has ended, or stop that first.",
+                )
+            connection.execute(delete(cases).where(cases.c.evaluation_id.in_(select(evaluations.c.id).where(of_it))))
+            connection.execute(delete(evaluations).where(of_it))
+            for table in (schema.notes, schema.tags):
+                connection.execute(delete(table).where(table.c.submission_id == submission_id))
+            connection.execute(delete(submissions).where(submissions.c.id == submission_id))
+            if connection.execute(select(submissions.c.id).filter_by(source_sha256=sha256).limit(1)).first() is None:
+                connection.execute(delete(schema.techniques).filter_by(source_sha256=sha256))
+                connection.execute(delete(schema.sources).filter_by(sha256=sha256))
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
