@@ -255,7 +255,7 @@ constexpr int AT_ROWS = AT_COLUMNS + B * PITCH * 4;
 constexpr int AT_SCALES = AT_ROWS + B * B * 4;
 constexpr int AT_BARRIERS = AT_SCALES + 2 * T * 4;
 constexpr int AT_TICKETS = AT_BARRIERS + 2 * STAGES * 8;
-static_assert(AT_TICKETS + 8 <= 227968, "TASK_SHARED_BYTES");
+static_assert(AT_TICKETS + 16 <= 227968, "TASK_SHARED_BYTES");
 
 constexpr int CONSUMERS = 256;
 constexpr int PROMOTE = 8;               // stages of 64 columns summed by the tensor core before fp32 registers take over
@@ -294,8 +294,10 @@ __device__ __forceinline__ void put(void* to, u32 from, u32 bytes) {
 __device__ __forceinline__ void put_wait() {
   asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
 }
-// Between ordinary accesses and those of the copy engine and the tensor cores, in either direction.
-__device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Between ordinary accesses and those of the copy engine and the tensor cores. The general form, without a state space,
+// would also wait for every store to global memory on its way.
+__device__ __forceinline__ void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 __device__ __forceinline__ int load_acquire(const int* p) {
   int v;
@@ -305,6 +307,9 @@ __device__ __forceinline__ int load_acquire(const int* p) {
 __device__ __forceinline__ void store_release(int* p, int v) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
+// From the consumers to the warp that writes finished tiles out.
+__device__ __forceinline__ void announce_finished() { asm volatile("bar.arrive 2, 288;" ::: "memory"); }
+__device__ __forceinline__ void await_finished() { asm volatile("bar.sync 2, 288;" ::: "memory"); }
 __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
 // An operand in shared memory: K-major rows of 128 bytes, 16-byte units permuted by the row modulo 8.
@@ -456,6 +461,9 @@ struct Task {
   int matrix, i, j;
 };
 
+// Stages that a task takes: two for every tile to its left, one for the diagonal tile above it.
+__device__ __forceinline__ int stages_of(Task t) { return 2 * t.j + (t.i != t.j); }
+
 __device__ __forceinline__ unsigned char* tile_of(const Arrays& x, int matrix, int i, int j) {
   long long before = (long long)matrix * (x.edge * (x.edge + 1) / 2);
   return x.tiles + (before + i * (i + 1) / 2 + j) * TILE_BYTES;
@@ -489,7 +497,6 @@ __device__ __forceinline__ void wait_for(const int* row, int tiles) {
   u32 polls = 0;
   while (load_acquire(row) < tiles)
     if (++polls > 1u << 24) __trap();  // tens of seconds: a lost block, not a slow one
-  fence_async();
 }
 
 // One thread. Fetches L_ik and L_jk for all k < j as they are finished, then L_jj and its inverses.
@@ -502,7 +509,7 @@ __device__ void produce(const Arrays& x, Task t, Ring& ring) {
       wait_for(done + t.i, k + 1);
       wait_for(done + t.j, k + 1);
       ready = min(load_acquire(done + t.i), load_acquire(done + t.j));
-      fence_async();
+      fence_global();
     }
     const unsigned char* left = tile_of(x, t.matrix, t.i, k);
     const unsigned char* right = tile_of(x, t.matrix, t.j, k);
@@ -515,6 +522,7 @@ __device__ void produce(const Arrays& x, Task t, Ring& ring) {
   }
   if (diagonal) return;
   wait_for(done + t.j, t.j + 1);
+  fence_global();
   const unsigned char* corner = tile_of(x, t.matrix, t.j, t.j);
   u32 full = ring.full(), data = ring.data();
   barrier_wait(ring.empty(), ring.parity() ^ 1);
@@ -537,29 +545,39 @@ __device__ __forceinline__ Place place_of(int thread) {
   return p;
 }
 
-// c = sᵢ·A_ij·sⱼ, with an identity outside the matrix.
-__device__ __forceinline__ void load_scaled(const Arrays& x, Task t, const Place& p, const int* scales, float (&c)[64]) {
+// log2 of the power of two that row `at` of the matrix is scaled by.
+__device__ __forceinline__ int row_scale(const Arrays& x, Task t, int at) {
   const float* a = x.a + (long long)t.matrix * x.n * x.n;
-  bool whole = x.n % T == 0;
+  return scale_of(at < x.n ? __ldg(a + (long long)at * (x.n + 1)) : 1.0f);
+}
+
+// c = A_ij, with an identity outside the matrix.
+__device__ __forceinline__ void load_tile(const Arrays& x, Task t, const Place& p, float (&c)[64]) {
+  const float* corner = x.a + (long long)t.matrix * x.n * x.n + (long long)(t.i * T + p.row) * x.n + t.j * T + p.col;
+  if (x.n % T == 0) {
 #pragma unroll
-  for (int below = 0; below < 2; ++below) {
-    int row = p.row + 8 * below;
-    float s = power_of_two(scales[row]);
-    const float* line = a + (long long)(t.i * T + row) * x.n + t.j * T;
-#pragma unroll
-    for (int q = 0; q < 16; ++q) {
-      int col = 8 * q + p.col;
-      float2 v;
-      if (whole) {
-        v = __ldcs(reinterpret_cast<const float2*>(line + col));
-      } else {
-        int i = t.i * T + row, j = t.j * T + col;
-        v.x = i < x.n && j < x.n ? line[col] : (i == j ? 1.0f : 0.0f);
-        v.y = i < x.n && j + 1 < x.n ? line[col + 1] : (i == j + 1 ? 1.0f : 0.0f);
-      }
-      c[4 * q + 2 * below] = v.x * s * power_of_two(scales[T + col]);
-      c[4 * q + 2 * below + 1] = v.y * s * power_of_two(scales[T + col + 1]);
+    for (int e = 0; e < 32; ++e) {
+      float2 v = __ldcs(reinterpret_cast<const float2*>(corner + (e & 1) * 8 * x.n + e / 2 * 8));
+      c[2 * e] = v.x, c[2 * e + 1] = v.y;
     }
+  } else {
+#pragma unroll
+    for (int e = 0; e < 64; ++e) {
+      int i = t.i * T + p.row + (e & 2) * 4, j = t.j * T + e / 4 * 8 + p.col + (e & 1);
+      c[e] = i < x.n && j < x.n ? corner[(e & 2) * 4 * x.n + e / 4 * 8 + (e & 1)] : (i == j ? 1.0f : 0.0f);
+    }
+  }
+}
+
+// c = sᵢ·c·sⱼ
+__device__ __forceinline__ void scale_tile(const Place& p, const int* scales, float (&c)[64]) {
+  float upper = power_of_two(scales[p.row]), lower = power_of_two(scales[p.row + 8]);
+#pragma unroll
+  for (int q = 0; q < 16; ++q) {
+    int2 e = *reinterpret_cast<const int2*>(scales + T + 8 * q + p.col);
+    float s0 = power_of_two(e.x), s1 = power_of_two(e.y);
+    c[4 * q] = c[4 * q] * upper * s0, c[4 * q + 1] = c[4 * q + 1] * upper * s1;
+    c[4 * q + 2] = c[4 * q + 2] * lower * s0, c[4 * q + 3] = c[4 * q + 3] * lower * s1;
   }
 }
 
@@ -618,24 +636,19 @@ __device__ __forceinline__ void store_operand(u32 tile, const Place& p, int b, c
 // Columns 32b.. of L_ij to memory in fp32, unscaled.
 __device__ __forceinline__ void store_block(const Arrays& x, Task t, const Place& p, int b, const int* scales,
                                             const float* l) {
-  float* out = x.l + (long long)t.matrix * x.n * x.n;
-  bool whole = x.n % T == 0;
+  int i = t.i * T + p.row, j = t.j * T + B * b + p.col;
+  float* corner = x.l + (long long)t.matrix * x.n * x.n + (long long)i * x.n + j;
+  float s[2] = {power_of_two(-scales[p.row]), power_of_two(-scales[p.row + 8])};
+  if (x.n % T == 0) {
 #pragma unroll
-  for (int below = 0; below < 2; ++below) {
-    int row = p.row + 8 * below;
-    float s = power_of_two(-scales[row]);
-    int i = t.i * T + row;
-    float* line = out + (long long)i * x.n + t.j * T;
+    for (int e = 0; e < 8; ++e)
+      *reinterpret_cast<float2*>(corner + (e & 1) * 8 * x.n + e / 2 * 8) =
+          make_float2(l[2 * e] * s[e & 1], l[2 * e + 1] * s[e & 1]);
+  } else {
 #pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      int col = B * b + 8 * q + p.col;
-      float v0 = l[4 * q + 2 * below] * s, v1 = l[4 * q + 2 * below + 1] * s;
-      if (whole) {
-        *reinterpret_cast<float2*>(line + col) = make_float2(v0, v1);
-      } else {
-        if (i < x.n && t.j * T + col < x.n) line[col] = v0;
-        if (i < x.n && t.j * T + col + 1 < x.n) line[col + 1] = v1;
-      }
+    for (int e = 0; e < 16; ++e) {
+      int down = (e & 2) * 4, right = e / 4 * 8 + (e & 1);
+      if (i + down < x.n && j + right < x.n) corner[down * x.n + right] = l[e] * s[e >> 1 & 1];
     }
   }
 }
@@ -684,7 +697,7 @@ __device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u
       if (p.warp == 2 * b) factor_and_invert(block, columns, rows, p.lane);
       consumers_sync();
       publish_inverse(rows, shared + AT_INVERSE + b * Y_BYTES, factors + b * B, p.warp, p.lane);
-      fence_async();
+      fence_shared();
       consumers_sync();
     }
     float l[16];
@@ -720,7 +733,7 @@ __device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u
     store_operand(own, p, b, hi, lo);
     store_block(x, t, p, b, scales, l);
     if (diagonal) {
-      fence_async();
+      fence_shared();
       consumers_sync();
     }
     u32 right = corner + (b >> 1) * 2 * HALF_BYTES + (b & 1) * 64 + (b + 1) * B * 128;
@@ -732,7 +745,8 @@ __device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u
   }
 }
 
-// One thread: the finished tile to memory, then the count that announces it.
+// One thread: the finished tile to memory, then the count that announces it. A thread of its own, because a release
+// waits for all earlier stores of its thread, and the consumers' stores of L in fp32 take their time.
 __device__ __forceinline__ void publish(const Arrays& x, Task t, u32 base, u32 own) {
   if (t.j + 1 == x.edge) return;  // nothing reads the last tile
   unsigned char* tile = tile_of(x, t.matrix, t.i, t.j);
@@ -743,8 +757,7 @@ __device__ __forceinline__ void publish(const Arrays& x, Task t, u32 base, u32 o
     put(tile, own, TILE_BYTES);
   }
   put_wait();
-  fence_async();
-  __threadfence();
+  fence_global();
   store_release(x.done + t.matrix * x.edge + t.i, t.j + 1);
 }
 
@@ -767,14 +780,11 @@ __device__ void consume(const Arrays& x, Task t, Ring& ring) {
   int thread = threadIdx.x;
   Place p = place_of(thread);
   int* scales = reinterpret_cast<int*>(shared + AT_SCALES);  // log2 of sᵢ for the tile's rows, then of sⱼ for its columns
-  {
-    int at = (thread < T ? t.i : t.j) * T + thread % T;
-    const float* a = x.a + (long long)t.matrix * x.n * x.n;
-    scales[thread] = scale_of(at < x.n ? a[(long long)at * (x.n + 1)] : 1.0f);
-  }
-  consumers_sync();
   float c[64];
-  load_scaled(x, t, p, scales, c);
+  load_tile(x, t, p, c);
+  scales[thread] = row_scale(x, t, (thread < T ? t.i : t.j) * T + thread % T);
+  consumers_sync();
+  scale_tile(p, scales, c);
   update(t, p, ring, c);
   consumers_sync();  // both warpgroups are through with the stages
   bool diagonal = t.i == t.j;
@@ -786,20 +796,24 @@ __device__ void consume(const Arrays& x, Task t, Ring& ring) {
   u32 own = ring.data();  // the next stage: its last contents are used up, and nothing is fetched before the task ends
   solve(x, t, p, ring.base, diagonal ? own : corner, own, scales, c);
   if (!diagonal && p.lane == 0) barrier_arrive(corner_empty);
-  fence_async();
-  consumers_sync();
-  if (thread == 0) publish(x, t, ring.base, own);
+  fence_shared();
+  announce_finished();
   if (!diagonal) clear_mirror(x, t, thread);
 }
 
-// The task that a block does next: tickets are drawn in order, one task ahead. False when there are none left.
-__device__ __forceinline__ bool next_task(const int2* tasks, int count, int round, Task& t) {
+// The task that a block does next. Tickets are drawn in order, when all that the last one
+// fetches is on its way.
+__device__ __forceinline__ void draw(const int2* tasks, int count, int* ticket, int round) {
+  int number = atomicAdd(ticket, 1);
+  reinterpret_cast<volatile int2*>(shared + AT_TICKETS)[round & 1].x = number < count ? tasks[number].x : -1;
+  reinterpret_cast<volatile int2*>(shared + AT_TICKETS)[round & 1].y = number < count ? tasks[number].y : -1;
+}
+
+__device__ __forceinline__ bool next_task(int round, Task& t) {
   __syncthreads();  // the last task's shared memory is free again, and the ticket is there
-  int number = reinterpret_cast<volatile int*>(shared + AT_TICKETS)[round & 1];
-  if (number >= count) return false;
-  int2 packed = tasks[number];
+  int2 packed = reinterpret_cast<int2*>(shared + AT_TICKETS)[round & 1];
   t = {packed.x, packed.y >> 16, packed.y & 0xffff};
-  return true;
+  return packed.x >= 0;
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
@@ -807,7 +821,6 @@ extern "C" __global__ void __launch_bounds__(384, 1)
                  const int2* tasks, int task_count, int n, int edge) {
   Arrays x = {a, l, tiles, inverses, done, n, edge};
   Ring ring = {address(shared), 0};
-  volatile int* tickets = reinterpret_cast<volatile int*>(shared + AT_TICKETS);
   bool leader = threadIdx.x == CONSUMERS;
   if (leader) {
     for (int s = 0; s < STAGES; ++s) {
@@ -815,22 +828,27 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       barrier_init(ring.base + AT_BARRIERS + (STAGES + s) * 8, CONSUMERS / 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    fence_async();
-    tickets[0] = atomicAdd(ticket, 1);
+    draw(tasks, task_count, ticket, 0);
   }
   Task t;
   if (threadIdx.x >= CONSUMERS) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    for (int round = 0; next_task(tasks, task_count, round, t); ++round) {
+    int warp = threadIdx.x / 32;
+    for (int round = 0; next_task(round, t); ++round) {
       if (leader) {
-        tickets[(round + 1) & 1] = atomicAdd(ticket, 1);
         produce(x, t, ring);
+        draw(tasks, task_count, ticket, round + 1);
+      }
+      if (warp == CONSUMERS / 32 + 1) {
+        ring.step += stages_of(t);
+        await_finished();
+        if (threadIdx.x % 32 == 0) publish(x, t, ring.base, ring.data());
       }
       __syncwarp();
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    for (int round = 0; next_task(tasks, task_count, round, t); ++round) consume(x, t, ring);
+    for (int round = 0; next_task(round, t); ++round) consume(x, t, ring);
   }
 }
 """
