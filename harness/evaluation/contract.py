@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import psutil
 import torch
 
 from harness.boards.board import Settings
@@ -16,6 +17,9 @@ from harness.wire.channel import Message
 from harness.wire.packing import Manifest, PackingError, dense_sizes, tensor_leaves, unpack, where
 
 MAX_OUTPUT_BYTES = 32 << 30
+HOST_MEMORY_SHARE = 0.25
+"""How much of the host memory that is free now an output there may take: room is made for it twice, and filled. (A
+device that has too little says so by itself.)"""
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,13 @@ def form_of(answer: Message, input_devices: set[str], settings: Settings) -> Out
         raise broken("the output holds no tensor")
     if input_devices and not set(devices) <= input_devices:
         raise broken(f"the output lies on {devices[0]}, the inputs on {', '.join(sorted(input_devices))}")
-    if sum(sizes) > MAX_OUTPUT_BYTES:
-        raise broken(f"the output is {sum(sizes) / 2**30:.1f} GiB, more than {MAX_OUTPUT_BYTES >> 30} GiB")
+    on_host = sum(size for size, device in zip(sizes, devices, strict=True) if device == "cpu")
+    most = int(HOST_MEMORY_SHARE * psutil.virtual_memory().available) if on_host else MAX_OUTPUT_BYTES
+    for taken, allowed in ((sum(sizes), MAX_OUTPUT_BYTES), (on_host, most)):
+        if taken > allowed:
+            raise broken(
+                f"the output is {taken / 2**30:.1f} GiB, more than the {allowed / 2**30:.1f} GiB there is room for"
+            )
     check_aliases(answer, settings)
     return OutputForm(answer["output"], tuple(sizes), tuple(devices))
 

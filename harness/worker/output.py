@@ -19,10 +19,13 @@ from harness.wire.packing import (
     check_plain,
     dense_strides,
     dtype_name,
+    join,
     tensor_leaves,
     to_manifest,
     where,
 )
+
+MAX_DEPTH = 32
 
 Placement = tuple[str, int, int]
 """Where a block lies: the arena's name, the offset in it and the size, in bytes."""
@@ -46,6 +49,7 @@ class Output:
 
 def describe_output(output: Any, inputs: Sequence[tuple[str, torch.Tensor]]) -> Output:
     """Check the contract and say how the output will be copied. Raises ContractError, PackingError."""
+    check_containers(output)
     leaves = list(tensor_leaves(output))
     for path, tensor in leaves:
         if type(tensor) is not torch.Tensor:
@@ -66,6 +70,22 @@ def describe_output(output: Any, inputs: Sequence[tuple[str, torch.Tensor]]) -> 
         tuple(t.device.type for _, t in leaves),
         aliases,
     )
+
+
+def check_containers(node: Any, path: str = "", depth: int = 0) -> None:
+    """Refuse lists, tuples and dicts of a class of the submission's own, which could compute when they are read."""
+    if depth > MAX_DEPTH:
+        raise ContractError(f"the output is nested more than {MAX_DEPTH} deep")
+    for plain in (list, tuple, dict):
+        if isinstance(node, plain) and type(node) is not plain and not hasattr(node, "_fields"):
+            raise ContractError(
+                f"the output ({where(path)}) is a {type(node).__name__}; a plain {plain.__name__} is due"
+            )
+    if type(node) is dict:
+        node = list(node.values())
+    if type(node) in (list, tuple):
+        for i, item in enumerate(node):
+            check_containers(item, join(path, i), depth + 1)
 
 
 def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -1,0 +1,103 @@
+"""Stopping a worker's whole tree, so that nothing of it runs while the supervisor writes an input or reads an output.
+
+Signals do it: a control group's freezer would need one that is writable. A process can't refuse SIGSTOP, but it can
+arrange to be sent SIGCONT (a timer's signal, a descriptor's), so `thaw` looks whether anything ran meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+from harness.sandbox.processes import descendants
+
+FREEZE_TIMEOUT_S = 5.0
+_AT_REST = b"TtZXx"
+
+Ran = dict[tuple[int, int], bytes]
+"""For every thread (process, thread), what the kernel counts of its running."""
+
+
+class FreezeError(Exception):
+    """The tree did not stop, or ran while it should have been stopped; the text says which."""
+
+
+class Freezer:
+    """Stops and continues everything below `pid`, a worker's guard (the guard itself runs nothing of the worker's)."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ran: Ran | None = None
+
+    @property
+    def frozen(self) -> bool:
+        return self._ran is not None
+
+    def freeze(self) -> None:
+        """Stop all; returns when every thread rests. Does nothing when frozen already. Raises FreezeError."""
+        deadline = time.monotonic() + FREEZE_TIMEOUT_S
+        while self._ran is None:
+            ran, moving = self._look()
+            if not moving:
+                self._ran = ran
+                return
+            for process in moving:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGSTOP)
+            if time.monotonic() > deadline:
+                raise FreezeError(f"the worker could not be stopped within {FREEZE_TIMEOUT_S:g} s")
+
+    def thaw(self) -> None:
+        """Continue all. Does nothing when not frozen."""
+        if self._ran is not None:
+            frozen, self._ran = self._ran, None
+            for process in {process for process, _ in frozen}:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGCONT)
+
+    def check(self) -> None:
+        """Raise FreezeError if anything ran since `freeze`."""
+        if self._ran is not None and self._look()[0] != self._ran:
+            raise FreezeError("something of the worker ran while it was stopped")
+
+    def _look(self) -> tuple[Ran, set[int]]:
+        """What every thread below has run, and the processes of which a thread does not rest."""
+        ran: Ran = {}
+        moving: set[int] = set()
+        for process in _below(self._pid):
+            with contextlib.suppress(OSError, ValueError):  # one that ends meanwhile
+                for name in os.listdir(f"/proc/{process}/task"):
+                    stat = _read(f"/proc/{process}/task/{name}/stat")
+                    if stat[stat.rindex(b")") + 2] not in _AT_REST:
+                        moving.add(process)
+                    ran[process, int(name)] = _read(f"/proc/{process}/task/{name}/schedstat") or stat
+        return ran, moving
+
+
+def _below(pid: int) -> list[int]:
+    """Every process below `pid`, by the kernel's lists of children where it keeps them, which cost far less."""
+    if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):
+        return [process.pid for process in descendants(pid)]
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        parent = queue.pop()
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                children = [int(child) for child in _read(f"/proc/{parent}/task/{thread}/children").split()]
+                found += children
+                queue += children
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 1 << 16)
+    finally:
+        os.close(fd)
