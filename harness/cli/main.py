@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("harness.cli.history", "Show your submissions, their scores and what changed."),
     "show": ("harness.cli.show", "Show one submission: code, cases, evidence, logs."),
     "diff": ("harness.cli.diff", "Show what changed between two submissions, in code and figures."),
+    "compile": ("harness.cli.compile", "Say what every kernel costs on a GPU that is not here."),
     "lint": ("harness.cli.lint", "Prove that a board is sound."),
     "doctor": ("harness.cli.doctor", "Say what this machine can do, what is missing and how to get it."),
 }

@@ -10,7 +10,6 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar
 
-from harness.boards.board import CaseValue
 from harness.compiling.record import Compilation
 
 T = TypeVar("T")
@@ -46,20 +45,20 @@ def from_dict(kind: type[T], raw: Any) -> T:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+    return typing.get_type_hints(kind, localns={"CaseValue": Any})  # which names itself
 
 
 def _read(kind: Any, raw: Any, where: str) -> Any:
-    if kind == CaseValue or kind is Any:
-        return tuple(_read(kind, each, where) for each in raw) if isinstance(raw, list) else raw
+    if kind is Any:
+        return _tupled(raw)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _read_dataclass(kind, raw, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if raw is None and type(None) in arguments:
             return None
-        (inner,) = [each for each in arguments if each is not type(None)]
-        return _read(inner, raw, where)
+        inner = [each for each in arguments if each is not type(None)]
+        return _read(inner[0], raw, where) if len(inner) == 1 else _tupled(raw)  # several: a case's value
     if origin is tuple:
         if not isinstance(raw, list | tuple):
             raise RecordError(f"{where} is no list")
@@ -82,6 +81,10 @@ def _read(kind: Any, raw: Any, where: str) -> Any:
     if not isinstance(kind, type) or not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
         raise RecordError(f"{where} is {type(raw).__name__}, not {getattr(kind, '__name__', kind)}")
     return raw
+
+
+def _tupled(raw: Any) -> Any:
+    return tuple(_tupled(each) for each in raw) if isinstance(raw, list) else raw
 
 
 def _read_dataclass(kind: type, raw: Any, where: str) -> Any:

@@ -170,9 +170,8 @@ def install(collector: Collector) -> None:
     free = told.total_memory - (1 << 30)
 
     def answer(value: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: value
+        return lambda *args, **kwargs: value  # a new one each time: torch's tracer refuses one function of two names
 
-    nothing = answer(None)
     answers: dict[str, Any] = {
         "is_available": answer(True),
         "is_initialized": answer(True),
@@ -204,15 +203,15 @@ def install(collector: Collector) -> None:
         "_DeviceGuard": _Context,
         "get_sync_debug_mode": answer(0),
         "utilization": answer(0),
-        "manual_seed": torch.random.default_generator.manual_seed,
-        "manual_seed_all": torch.random.default_generator.manual_seed,
-        "initial_seed": torch.random.default_generator.initial_seed,
+        "manual_seed": lambda seed: torch.random.default_generator.manual_seed(seed),
+        "manual_seed_all": lambda seed: torch.random.default_generator.manual_seed(seed),
+        "initial_seed": lambda: torch.random.default_generator.initial_seed(),
     }
     for name in (
         "init _lazy_init _lazy_call set_device synchronize empty_cache ipc_collect set_stream reset_peak_memory_stats "
         "reset_max_memory_allocated reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode"
     ).split():
-        answers[name] = nothing
+        answers[name] = answer(None)
     for name in (
         "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached"
     ).split():
@@ -220,7 +219,7 @@ def install(collector: Collector) -> None:
     for name, value in answers.items():
         setattr(torch.cuda, name, value)
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
-        setattr(torch.cuda.nvtx, name, nothing)
+        setattr(torch.cuda.nvtx, name, answer(None))
     torch.cuda.nvtx.range = _Context  # type: ignore[assignment, misc]
     torch.cuda.default_generators = (torch.random.default_generator,)
     if torch.version.cuda is None:
