@@ -10,7 +10,11 @@ program loads a tile of MATRICES × N × N once, runs the right-looking algorith
 Registers can't be indexed by a variable, so column k is taken out by a masked sum. The update keeps both triangles, so
 that row k holds the same numbers as column k, and each of the two is summed out in the layout in which the outer
 product wants it; nothing crosses through shared memory but the sums. That makes about 4·N³ operations a matrix instead
-of N³/3, a good trade while they hide behind the loads: up to N = 64. Larger matrices go to the library.
+of N³/3. Matrices larger than 64 go to the library.
+
+On an H200 that is 128 µs for 4096 matrices of 32 × 32 (the library: 125) and 205 µs for 1024 of 64 × 64 (137), where
+reading and writing 16 MiB takes 8: the masked sums over whole tiles are the cost. Taking 16 columns at a time, with the
+tile no wider than that, is the next step.
 
 Under Triton's interpreter every operation costs tens of microseconds whatever its size, so a tile holds more matrices.
 """
