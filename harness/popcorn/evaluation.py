@@ -23,7 +23,6 @@ from harness.evaluation.record import (
     EvaluationHeader,
     EvaluationOutcome,
     Event,
-    IsolationLevel,
     Mode,
     Progress,
     Protocol,
@@ -57,6 +56,7 @@ class PopcornEvaluation:
     def __init__(self, plan: Plan, logs: Path) -> None:
         """Raises RequestError for cases that the board lacks, MachineError where the machine has too few GPUs."""
         from harness.evaluation import machine
+        from harness.sandbox import best_level
 
         self._plan, self._logs, self._board = plan, logs, plan.board
         self._device, self._versions = machine.device(), machine.versions()
@@ -67,7 +67,7 @@ class PopcornEvaluation:
         self._require_gpus()
         self._seeds = Seeds.fresh() if plan.seed is None else Seeds(plan.seed)
         self._interpreted = not self._cuda and USES_TRITON.search(plan.source) is not None
-        self._isolation = plan.isolation or _best_isolation(self._board.multi_gpu)
+        self._isolation = plan.isolation or best_level()
         self._submission = next(file.name for file in self._board.files if file.source is None)
         self._seconds: dict[str, float] = {}
         self._fault: tuple[Status, Reason] | None = None
@@ -256,12 +256,3 @@ def _device_count() -> int:
     import torch
 
     return torch.cuda.device_count()
-
-
-def _best_isolation(multi_gpu: bool) -> IsolationLevel:
-    """The strongest level; for several GPUs bubblewrap first, since it brings up the loopback that ranks talk over."""
-    from harness.sandbox import best_level, probe
-
-    if multi_gpu and IsolationLevel.BUBBLEWRAP in probe().levels:
-        return IsolationLevel.BUBBLEWRAP
-    return best_level()

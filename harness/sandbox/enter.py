@@ -112,6 +112,8 @@ def _into_namespaces(plan: SandboxPlan) -> Tie:
         linux.unshare(linux.CLONE_NEWCGROUP, step="unshare the cgroup namespace")
     tie = fork_under_guard(pid_namespace=True)
     linux.set_host_name("sandbox")
+    with contextlib.suppress(SandboxError):  # what talks over 127.0.0.1 in there is the worker's own
+        linux.bring_up_loopback()
     mounts.build(entries)
     return tie
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 import re
+import socket
+import struct
 import sys
 
 from harness.sandbox.errors import SandboxError
@@ -47,6 +50,9 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECBIT_NOROOT_LOCKED = 0x3
 
 CAP_SYS_ADMIN = 21
+
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 0x1
 
 _MOUNT_ATTR_RDONLY = 0x1
 _MOUNT_ATTR_NOSUID = 0x2
@@ -127,6 +133,16 @@ def pivot_root(new_root: str, put_old: str, *, step: str) -> None:
 def set_host_name(name: str) -> None:
     raw = name.encode()
     _checked(libc().sethostname(raw, ctypes.c_size_t(len(raw))), "set the host name")
+
+
+def bring_up_loopback() -> None:
+    """Of a network namespace that was just made, where only 127.0.0.1 inside it can be reached then."""
+    request = struct.pack("16sh14x", b"lo", _IFF_UP)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+    except OSError as error:
+        raise SandboxError("bring up the loopback", error.errno or 0) from error
 
 
 class _MountAttributes(ctypes.Structure):

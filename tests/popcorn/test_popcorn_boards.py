@@ -40,11 +40,11 @@ def test_vectoradd_leaderboard(evaluate: Callable[..., Seen]) -> None:
 
 def test_wrong_and_raising(evaluate: Callable[..., Seen]) -> None:
     raising = RIGHT.format("if data[0].numel() > 200: raise ValueError('too large')")
-    first = evaluate("vectoradd", WRONG)
+    first = evaluate("vectoradd", WRONG, only=(0, 1, 2))
     assert [case.status for case in first.cases] == [Status.FAILED] * 3
     assert first.cases[0].reason is not None
     assert first.cases[0].reason.code is ReasonCode.WRONG_ANSWER
-    second = evaluate("vectoradd", raising)
+    second = evaluate("vectoradd", raising, only=(0, 1, 2))
     assert [case.status for case in second.cases] == [Status.PASSED, Status.PASSED, Status.FAILED]
     case = second.cases[2]
     assert case.reason is not None
@@ -54,7 +54,7 @@ def test_wrong_and_raising(evaluate: Callable[..., Seen]) -> None:
 
 
 def test_a_dead_child_is_the_cases_and_the_next_case_runs(evaluate: Callable[..., Seen]) -> None:
-    seen = evaluate("vectoradd", RIGHT.format("if data[0].numel() == 128: os._exit(0)"))
+    seen = evaluate("vectoradd", RIGHT.format("if data[0].numel() == 128: os._exit(0)"), only=(0, 1, 2))
     assert [case.status for case in seen.cases] == [Status.PASSED, Status.FAILED, Status.PASSED]
     assert seen.cases[1].reason is not None
     assert "ended by itself" in seen.cases[1].reason.message
