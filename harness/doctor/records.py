@@ -10,18 +10,19 @@ from pathlib import Path
 from harness.boards.find import VARIABLE, board_roots, scan
 from harness.doctor.findings import Finding, note, ok, problem
 from harness.errors import HarnessError
-from harness.store.location import database_url, explain, home, sqlite_path
+from harness.store.location import database_url, explain, home
 
+_SQLITE = "sqlite:///"
 POPCORN_CONFIG = ".popcorn.yaml"
 POPCORN_URL_VARIABLE = "POPCORN_API_URL"
 
 
 def store() -> Iterator[Finding]:
     """Where the store is and whether it opens. It is read, never made, migrated or changed."""
-    try:
-        path = sqlite_path(database_url())
-    except HarnessError as error:
-        yield problem("store", str(error), "", blocks=True)
+    url = database_url()
+    path = Path(url.removeprefix(_SQLITE))
+    if not url.startswith(_SQLITE):
+        yield _on_a_server(url)
         return
     if not path.exists():
         yield from _not_yet(path)
@@ -42,6 +43,18 @@ def store() -> Iterator[Finding]:
     else:
         counted = "1 submission" if count == 1 else f"{count} submissions"
         yield ok("store", f"{path} ({counted})", path=str(path), submissions=count)
+
+
+def _on_a_server(url: str) -> Finding:
+    """A store that is no file: whether it answers. The URL, which may hold a password, is not shown."""
+    from harness.store import open_reader
+
+    try:
+        with open_reader() as reader:
+            last = reader.last_submission_id()
+    except HarnessError as error:
+        return problem("store", f"{error.what} ({error.where})", error.hint, blocks=True)
+    return ok("store", f"a {url.partition(':')[0]} database, which answers", last_submission=last)
 
 
 def _not_yet(path: Path) -> Iterator[Finding]:
