@@ -1,0 +1,931 @@
+#!POPCORN leaderboard cholesky
+#!POPCORN gpu H200
+"""CUDA for Hopper (sm_90a), compiled at run time: one launch for any batch and size, fp32-class accuracy on tensor cores.
+
+n ≤ 64: the matrix lives in the registers of half a warp or a warp from the load to the store (`small kernel`).
+
+n > 64: a task is one 128 × 128 tile of L, left-looking,
+
+    C = A_ij − Σ_{k<j} L_ik·L_jkᵀ        wgmma; the sum is the whole loop of a task, C never goes to memory
+    L_ij = C·L_jj⁻ᵀ   (i > j)            substitution by blocks of 32, with inverted 32 × 32 diagonal blocks
+    L_jj = chol(C)    (i = j)            the same loop, each diagonal block factored by one warp
+
+and one persistent launch works through all tasks of all matrices, in an order in which every task comes after what it
+reads. Each row of tiles counts its finished tiles; a producer warp waits for the counts, fetches what they announce,
+and two warpgroups multiply. No task waits for anything but its own operands, so panels and trailing updates of
+different columns overlap without being scheduled to. It can't deadlock: of all unfinished tasks, the first in order
+has its operands ready and a block working on it.
+
+Products are fp32 ones made of three fp16 ones. With sᵢ the power of two for which sᵢ·√A_ii lies in [2¹³, 2¹⁴], every
+|sᵢ·L_ik| < 2¹⁴, since row i of L has the norm √A_ii. So hi = fp16(sᵢ·L_ik) and lo = fp16(sᵢ·L_ik − hi) hold 22 bits of
+it, or what lies above 2⁻³⁹ of the row's norm, and
+
+    sᵢ·sⱼ·L_ik·L_jk = hi·hi + hi·lo + lo·hi + O(2⁻²²)
+
+is what 3×TF32 gives, at twice its rate: both formats have 11 significant bits, and equilibration by powers of two,
+which is exact, makes fp16's short exponent enough. The tensor core's sums are truncated, not rounded, so they are
+added to fp32 registers every 512 columns.
+
+L's hi and lo parts go through memory in the layout that wgmma reads (K-major, 128-byte swizzle), 64 KiB a tile, so
+that a fetch is a plain bulk copy.
+"""
+
+import functools
+
+import torch
+from task import input_t, output_t
+
+TILE = 128
+TILE_BYTES = 4 * TILE * 64 * 2  # hi and lo, two halves of 64 columns
+INVERSE_BYTES = 4 * 32 * 128 + TILE * 4  # four 32 × 32 inverses, hi and lo, and a factor for each row
+TASK_THREADS = 384  # two warpgroups that multiply, one that fetches
+TASK_SHARED_BYTES = 227_968
+SMALL = 64
+
+SMALL_SOURCE = r"""
+// One matrix a group of LANES lanes. Lane g holds rows g, g + LANES, ... of up to 32 columns at a time.
+typedef unsigned int u32;
+
+constexpr int WIDTH = 32;   // columns factored at a time
+constexpr int PITCH = 36;   // of a 32-wide row in shared memory: rows start at different banks, 16-byte aligned
+constexpr u32 ALL = 0xffffffffu;
+
+// 1/sqrt(x), the hardware's approximation and one step of Newton's.
+__device__ __forceinline__ float reciprocal_root(float x) {
+  float r;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  float half_error = fmaf(-x * r, r, 1.0f) * 0.5f;
+  return fmaf(r, half_error, r);
+}
+
+// Right-looking, column by column: a[s][j] is element (g + s·LANES, j); rows from WIDTH on are only carried along.
+// columns[k][row] receives column k of L: every lane needs all of it, which a broadcast from shared memory gives.
+// The next pivot is ready one product after the column, ahead of the rest of the update.
+template <int LANES, int SETS, int ROWS, int BUFFERS>
+__device__ __forceinline__ void factor(float (&a)[SETS][WIDTH], float (*columns)[ROWS], int g) {
+  float pivot = __shfl_sync(ALL, a[0][0], 0, LANES);
+#pragma unroll
+  for (int k = 0; k < WIDTH; ++k) {
+    float r = reciprocal_root(pivot);
+#pragma unroll
+    for (int s = 0; s < SETS; ++s) {
+      if ((s + 1) * LANES <= k) continue;  // all rows of this set are above the diagonal
+      a[s][k] *= r;
+      columns[k % BUFFERS][g + s * LANES] = a[s][k];
+    }
+    if (k + 1 == WIDTH) break;
+    constexpr int last = WIDTH - 1;
+    int next = k < last ? k + 1 : last;
+    int set = next / LANES;
+    pivot = __shfl_sync(ALL, fmaf(-a[set][k], a[set][k], a[set][next]), next % LANES, LANES);
+    __syncwarp();
+#pragma unroll
+    for (int q = (k + 1) / 4; q < WIDTH / 4; ++q) {
+      float4 four = *reinterpret_cast<const float4*>(&columns[k % BUFFERS][4 * q]);
+      float l[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        int j = 4 * q + e;
+        if (j <= k) continue;
+#pragma unroll
+        for (int s = 0; s < SETS; ++s)
+          if ((s + 1) * LANES > k) a[s][j] = fmaf(-a[s][k], l[e], a[s][j]);
+      }
+    }
+  }
+}
+
+// n ≤ 32: two matrices a warp, eight a block of 128 threads.
+extern "C" __global__ void __launch_bounds__(128, 4) factor_32(const float* __restrict__ a_all, float* __restrict__ l_all,
+                                                            int batch, int n) {
+  constexpr int LANES = 16;
+  __shared__ __align__(16) float tiles[8][WIDTH][PITCH];
+  __shared__ __align__(16) float columns[8][2][WIDTH];
+  int local = threadIdx.x / LANES, g = threadIdx.x % LANES;
+  long long first = (long long)blockIdx.x * 8;
+  int count = min(8, batch - (int)first);
+  const float* source = a_all + first * n * n;
+  float* target = l_all + first * n * n;
+
+  if (n == WIDTH) {
+    for (int x = threadIdx.x; x < count * 256; x += 128)
+      *reinterpret_cast<float4*>(&tiles[x / 256][x / 8 % 32][x % 8 * 4]) = reinterpret_cast<const float4*>(source)[x];
+  } else {
+    for (int x = threadIdx.x; x < 8 * WIDTH * WIDTH; x += 128) {
+      int m = x / 1024, row = x / 32 % 32, col = x % 32;
+      bool inside = m < count && row < n && col < n;
+      tiles[m][row][col] = inside ? source[(m * n + row) * n + col] : (row == col ? 1.0f : 0.0f);
+    }
+  }
+  __syncthreads();
+  float a[2][WIDTH];
+#pragma unroll
+  for (int s = 0; s < 2; ++s)
+#pragma unroll
+    for (int q = 0; q < WIDTH / 4; ++q) {
+      float4 four = *reinterpret_cast<const float4*>(&tiles[local][g + s * LANES][4 * q]);
+      a[s][4 * q] = four.x, a[s][4 * q + 1] = four.y, a[s][4 * q + 2] = four.z, a[s][4 * q + 3] = four.w;
+    }
+  factor<LANES, 2, WIDTH, 2>(a, columns[local], g);
+#pragma unroll
+  for (int s = 0; s < 2; ++s)
+#pragma unroll
+    for (int q = 0; q < WIDTH / 4; ++q) {
+      int row = g + s * LANES;
+      float4 four;
+      four.x = 4 * q <= row ? a[s][4 * q] : 0.0f;
+      four.y = 4 * q + 1 <= row ? a[s][4 * q + 1] : 0.0f;
+      four.z = 4 * q + 2 <= row ? a[s][4 * q + 2] : 0.0f;
+      four.w = 4 * q + 3 <= row ? a[s][4 * q + 3] : 0.0f;
+      *reinterpret_cast<float4*>(&tiles[local][row][4 * q]) = four;
+    }
+  __syncthreads();
+  if (n == WIDTH) {
+    for (int x = threadIdx.x; x < count * 256; x += 128)
+      reinterpret_cast<float4*>(target)[x] = *reinterpret_cast<const float4*>(&tiles[x / 256][x / 8 % 32][x % 8 * 4]);
+  } else {
+    for (int x = threadIdx.x; x < count * n * n; x += 128) target[x] = tiles[x / (n * n)][x / n % n][x % n];
+  }
+}
+
+// 32 < n ≤ 64: a matrix a warp, one warp a block. Lane g holds rows g and g + 32, first of the left half, then of the
+// right half. `half` holds L's left half by columns, so that the update of the right half reads both its factors there.
+extern "C" __global__ void __launch_bounds__(32) factor_64(const float* __restrict__ a_all, float* __restrict__ l_all,
+                                                           int batch, int n) {
+  constexpr int N = 64, LONG = 68;
+  __shared__ __align__(16) float tile[N][LONG];
+  __shared__ __align__(16) float half[WIDTH][N];
+  int g = threadIdx.x;
+  const float* source = a_all + (long long)blockIdx.x * n * n;
+  float* target = l_all + (long long)blockIdx.x * n * n;
+  if (n == N) {
+#pragma unroll 8
+    for (int x = g; x < N * N / 4; x += 32)
+      *reinterpret_cast<float4*>(&tile[x / 16][x % 16 * 4]) = reinterpret_cast<const float4*>(source)[x];
+  } else {
+    for (int x = g; x < N * N; x += 32) {
+      int row = x / N, col = x % N;
+      tile[row][col] = row < n && col < n ? source[row * n + col] : (row == col ? 1.0f : 0.0f);
+    }
+  }
+  __syncwarp();
+  float left[2][WIDTH];
+#pragma unroll
+  for (int s = 0; s < 2; ++s)
+#pragma unroll
+    for (int q = 0; q < WIDTH / 4; ++q) {
+      float4 four = *reinterpret_cast<const float4*>(&tile[g + 32 * s][4 * q]);
+      left[s][4 * q] = four.x, left[s][4 * q + 1] = four.y, left[s][4 * q + 2] = four.z, left[s][4 * q + 3] = four.w;
+    }
+  factor<32, 2, N, WIDTH>(left, half, g);
+#pragma unroll
+  for (int s = 0; s < 2; ++s)
+#pragma unroll
+    for (int q = 0; q < WIDTH / 4; ++q) {
+      int row = g + 32 * s;
+      float4 four;
+      four.x = 4 * q <= row ? left[s][4 * q] : 0.0f;
+      four.y = 4 * q + 1 <= row ? left[s][4 * q + 1] : 0.0f;
+      four.z = 4 * q + 2 <= row ? left[s][4 * q + 2] : 0.0f;
+      four.w = 4 * q + 3 <= row ? left[s][4 * q + 3] : 0.0f;
+      *reinterpret_cast<float4*>(&tile[row][4 * q]) = four;
+    }
+  float right[1][WIDTH];
+#pragma unroll
+  for (int q = 0; q < WIDTH / 4; ++q) {
+    float4 four = *reinterpret_cast<const float4*>(&tile[g + 32][32 + 4 * q]);
+    right[0][4 * q] = four.x, right[0][4 * q + 1] = four.y, right[0][4 * q + 2] = four.z, right[0][4 * q + 3] = four.w;
+  }
+  __syncwarp();
+#pragma unroll 4
+  for (int k = 0; k < WIDTH; ++k) {
+    float own = half[k][32 + g];
+#pragma unroll
+    for (int q = 0; q < WIDTH / 4; ++q) {
+      float4 four = *reinterpret_cast<const float4*>(&half[k][32 + 4 * q]);
+      right[0][4 * q] = fmaf(-own, four.x, right[0][4 * q]);
+      right[0][4 * q + 1] = fmaf(-own, four.y, right[0][4 * q + 1]);
+      right[0][4 * q + 2] = fmaf(-own, four.z, right[0][4 * q + 2]);
+      right[0][4 * q + 3] = fmaf(-own, four.w, right[0][4 * q + 3]);
+    }
+  }
+  __syncwarp();
+  factor<32, 1, N, WIDTH>(right, half, g);
+#pragma unroll
+  for (int q = 0; q < WIDTH / 4; ++q) {
+    float4 four;
+    four.x = 4 * q <= g ? right[0][4 * q] : 0.0f;
+    four.y = 4 * q + 1 <= g ? right[0][4 * q + 1] : 0.0f;
+    four.z = 4 * q + 2 <= g ? right[0][4 * q + 2] : 0.0f;
+    four.w = 4 * q + 3 <= g ? right[0][4 * q + 3] : 0.0f;
+    *reinterpret_cast<float4*>(&tile[g + 32][32 + 4 * q]) = four;
+    *reinterpret_cast<float4*>(&tile[g][32 + 4 * q]) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+  __syncwarp();
+  if (n == N) {
+#pragma unroll 8
+    for (int x = g; x < N * N / 4; x += 32)
+      reinterpret_cast<float4*>(target)[x] = *reinterpret_cast<const float4*>(&tile[x / 16][x % 16 * 4]);
+  } else {
+    for (int x = g; x < n * n; x += 32) target[x] = tile[x / n][x % n];
+  }
+}
+"""
+
+TASK_SOURCE = r"""
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+constexpr int T = 128;                   // edge of a tile
+constexpr int B = 32;                    // edge of a block inside a tile
+constexpr int STAGES = 3;
+constexpr int HALF_BYTES = T * 128;      // 128 rows of 64 fp16: one operand of one stage, hi or lo
+constexpr int TILE_BYTES = 4 * HALF_BYTES;
+constexpr int Y_BYTES = B * 128;         // 32 rows of 32 fp16 hi and 32 lo
+constexpr int INVERSE_BYTES = 4 * Y_BYTES + T * 4;
+constexpr int PITCH = 36;                // floats in a row of a 32 × 32 block in shared memory
+
+// Shared memory, in bytes from its start.
+constexpr int AT_INVERSE = STAGES * TILE_BYTES;
+constexpr int AT_FACTORS = AT_INVERSE + 4 * Y_BYTES;
+constexpr int AT_BLOCK = AT_INVERSE + INVERSE_BYTES;
+constexpr int AT_COLUMNS = AT_BLOCK + B * PITCH * 4;
+constexpr int AT_ROWS = AT_COLUMNS + B * PITCH * 4;
+constexpr int AT_SCALES = AT_ROWS + B * B * 4;
+constexpr int AT_BARRIERS = AT_SCALES + 2 * T * 4;
+constexpr int AT_TICKETS = AT_BARRIERS + 2 * STAGES * 8;
+static_assert(AT_TICKETS + 16 <= 227968, "TASK_SHARED_BYTES");
+
+constexpr int CONSUMERS = 256;
+constexpr int PROMOTE = 8;               // stages of 64 columns summed by the tensor core before fp32 registers take over
+constexpr u32 ALL = 0xffffffffu;
+
+extern __shared__ __align__(1024) unsigned char shared[];
+
+// ---- Hopper's instructions -------------------------------------------------------------------------------------
+
+__device__ __forceinline__ u32 address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ void barrier_init(u32 at, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count));
+}
+__device__ __forceinline__ void barrier_arrive(u32 at) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+__device__ __forceinline__ void barrier_expect(u32 at, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(u32 at, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}" ::"r"(at), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void fetch(u32 to, const void* from, u32 bytes, u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void put(void* to, u32 from, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void put_wait() {
+  asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
+}
+// Between ordinary accesses and those of the copy engine and the tensor cores. The general form, without a state space,
+// would also wait for every store to global memory on its way.
+__device__ __forceinline__ void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+__device__ __forceinline__ int load_acquire(const int* p) {
+  int v;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_release(int* p, int v) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+// From the consumers to the warp that writes finished tiles out.
+__device__ __forceinline__ void announce_finished() { asm volatile("bar.arrive 2, 288;" ::: "memory"); }
+__device__ __forceinline__ void await_finished() { asm volatile("bar.sync 2, 288;" ::: "memory"); }
+__device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
+// An operand in shared memory: K-major rows of 128 bytes, 16-byte units permuted by the row modulo 8.
+__device__ __forceinline__ u64 operand(u32 at) {
+  return (u64)((at & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+}
+__device__ __forceinline__ void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING>
+__device__ __forceinline__ void mma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+template <int COUNT>
+__device__ __forceinline__ void pin(float* d) {  // keeps the compiler from moving accumulators across a fence or a wait
+#pragma unroll
+  for (int x = 0; x < COUNT; ++x) asm volatile("" : "+f"(d[x])::"memory");
+}
+
+#define FOUR(d, x) "+f"(d[x]), "+f"(d[x + 1]), "+f"(d[x + 2]), "+f"(d[x + 3])
+#define SIXTEEN(d, x) FOUR(d, x), FOUR(d, x + 4), FOUR(d, x + 8), FOUR(d, x + 12)
+
+// d[64 × 128] (+)= a[64 × 16]·b[128 × 16]ᵀ, a warpgroup.
+__device__ __forceinline__ void mma_128(float* d, u64 a, u64 b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, p, 1, 1, 0, 0;\n}"
+      : SIXTEEN(d, 0), SIXTEEN(d, 16), SIXTEEN(d, 32), SIXTEEN(d, 48)
+      : "l"(a), "l"(b), "r"(add));
+}
+
+// d[64 × 32] (+)= SIGN·a[64 × 16]·b[32 × 16]ᵀ with a in registers.
+template <int SIGN>
+__device__ __forceinline__ void mma_32(float* d, const u32* a, u64 b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "{%16, %17, %18, %19}, %20, p, %22, 1, 0;\n}"
+      : SIXTEEN(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(SIGN));
+}
+
+// ---- Numbers ---------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ float power_of_two(int e) { return __int_as_float((e + 127) << 23); }
+__device__ __forceinline__ int exponent(float x) { return ((__float_as_int(x) >> 23) & 255) - 127; }
+
+// log2 of s: the largest power of two with s·sqrt(x) ≤ 2^14.
+__device__ __forceinline__ int scale_of(float x) { return 14 - ((exponent(x) + 2) >> 1); }
+
+// x ≈ hi + lo in fp16, two numbers at a time.
+__device__ __forceinline__ void split(float x0, float x1, u32& hi, u32& lo) {
+  float h0, h1;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(hi) : "f"(x1), "f"(x0));
+  asm("{\n.reg .b16 a, b;\nmov.b32 {a, b}, %2;\ncvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;\n}" : "=f"(h0), "=f"(h1) : "r"(hi));
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(lo) : "f"(x1 - h1), "f"(x0 - h0));
+}
+
+// A 64 × 32 accumulator as the A operand of two products of depth 16: the layouts agree.
+__device__ __forceinline__ void split_block(const float* d, u32 (&hi)[2][4], u32 (&lo)[2][4]) {
+#pragma unroll
+  for (int x = 0; x < 8; ++x) split(d[2 * x], d[2 * x + 1], hi[x / 4][x % 4], lo[x / 4][x % 4]);
+}
+
+__device__ __forceinline__ float reciprocal_root(float x) {
+  float r;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  float half_error = fmaf(-x * r, r, 1.0f) * 0.5f;
+  return fmaf(r, half_error, r);
+}
+
+// ---- A 32 × 32 diagonal block, one warp ------------------------------------------------------------------------
+
+// block = L·Lᵀ. columns[k] receives column k of L, rows[k] row k of L⁻¹. Lane g holds row g of the block and column g of
+// the inverse; both are updated by the same broadcast column. The next pivot is ready one product after the column.
+__device__ __forceinline__ void factor_and_invert(const float (*block)[PITCH], float (*columns)[PITCH], float (*rows)[B],
+                                                  int g) {
+  float a[B], x[B];
+#pragma unroll
+  for (int q = 0; q < B / 4; ++q) {
+    float4 four = *reinterpret_cast<const float4*>(&block[g][4 * q]);
+    a[4 * q] = four.x, a[4 * q + 1] = four.y, a[4 * q + 2] = four.z, a[4 * q + 3] = four.w;
+  }
+#pragma unroll
+  for (int j = 0; j < B; ++j) x[j] = j == g ? 1.0f : 0.0f;
+  float pivot = __shfl_sync(ALL, a[0], 0);
+#pragma unroll
+  for (int k = 0; k < B; ++k) {
+    float r = reciprocal_root(pivot);
+    a[k] *= r;
+    x[k] *= r;
+    columns[k][g] = a[k];
+    rows[k][g] = x[k];
+    if (k + 1 == B) break;
+    pivot = __shfl_sync(ALL, fmaf(-a[k], a[k], a[k + 1 < B ? k + 1 : k]), k + 1);
+    __syncwarp();
+#pragma unroll
+    for (int q = (k + 1) / 4; q < B / 4; ++q) {
+      float4 four = *reinterpret_cast<const float4*>(&columns[k][4 * q]);
+      float l[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        int j = 4 * q + e;
+        if (j <= k) continue;
+        a[j] = fmaf(-a[k], l[e], a[j]);
+        x[j] = fmaf(-x[k], l[e], x[j]);
+      }
+    }
+  }
+}
+
+// Row c of the inverse as fp16: Y = t·L⁻¹ with t the power of two that brings the row's largest element under 2^14, and
+// u = 2^14/t. Eight warps, four rows each.
+__device__ __forceinline__ void publish_inverse(const float (*rows)[B], unsigned char* y, float* u, int warp, int lane) {
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    int row = 4 * warp + x;
+    float v = rows[row][lane];
+    u32 largest;
+    asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(__float_as_uint(v) & 0x7fffffffu));
+    int e = min(max(exponent(__uint_as_float(largest)), -100), 100);
+    v *= power_of_two(13 - e);
+    u32 hi, lo;
+    split(v, 0.0f, hi, lo);
+    unsigned char* line = y + row * 128 + (lane & 7) * 2;
+    *reinterpret_cast<u16*>(line + (((lane >> 3) ^ (row & 7)) << 4)) = (u16)hi;
+    *reinterpret_cast<u16*>(line + (((4 + (lane >> 3)) ^ (row & 7)) << 4)) = (u16)lo;
+    if (lane == 0) u[row] = power_of_two(1 + e);
+  }
+}
+
+// ---- Tasks -----------------------------------------------------------------------------------------------------
+
+struct Arrays {
+  const float* a;
+  float* l;
+  unsigned char* tiles;      // [matrix][i(i+1)/2 + j][TILE_BYTES]: L's tiles, fp16 hi and lo, as operands
+  unsigned char* inverses;   // [matrix][j][INVERSE_BYTES]
+  int* done;                 // [matrix][i]: finished tiles of row i
+  int n, edge;               // edge: tiles in a row
+};
+
+struct Task {
+  int matrix, i, j;
+};
+
+// Stages that a task takes: two for every tile to its left, one for the diagonal tile above it.
+__device__ __forceinline__ int stages_of(Task t) { return 2 * t.j + (t.i != t.j); }
+
+__device__ __forceinline__ unsigned char* tile_of(const Arrays& x, int matrix, int i, int j) {
+  long long before = (long long)matrix * (x.edge * (x.edge + 1) / 2);
+  return x.tiles + (before + i * (i + 1) / 2 + j) * TILE_BYTES;
+}
+__device__ __forceinline__ unsigned char* inverse_of(const Arrays& x, int matrix, int j) {
+  return x.inverses + ((long long)matrix * x.edge + j) * INVERSE_BYTES;
+}
+
+// What the substitution reads of a diagonal tile: blocks (c', c) with c' > c.
+template <typename Copy>
+__device__ __forceinline__ void below_diagonal(Copy copy) {
+  copy(0 * HALF_BYTES + 32 * 128, 96 * 128);
+  copy(1 * HALF_BYTES + 32 * 128, 96 * 128);
+  copy(2 * HALF_BYTES + 96 * 128, 32 * 128);
+  copy(3 * HALF_BYTES + 96 * 128, 32 * 128);
+}
+constexpr int BELOW_DIAGONAL_BYTES = 2 * (96 + 32) * 128;
+
+// Stages are used in turn by all tasks of a block; `step` counts them, on both sides alike.
+struct Ring {
+  u32 base;
+  u32 step;
+  __device__ u32 stage() const { return step % STAGES; }
+  __device__ u32 parity() const { return step / STAGES & 1; }
+  __device__ u32 full() const { return base + AT_BARRIERS + stage() * 8; }
+  __device__ u32 empty() const { return base + AT_BARRIERS + (STAGES + stage()) * 8; }
+  __device__ u32 data() const { return base + stage() * TILE_BYTES; }
+};
+
+__device__ __forceinline__ void wait_for(const int* row, int tiles) {
+  u32 polls = 0;
+  while (load_acquire(row) < tiles)
+    if (++polls > 1u << 24) __trap();  // tens of seconds: a lost block, not a slow one
+}
+
+// One thread. Fetches L_ik and L_jk for all k < j as they are finished, then L_jj and its inverses.
+__device__ void produce(const Arrays& x, Task t, Ring& ring) {
+  const int* done = x.done + t.matrix * x.edge;
+  bool diagonal = t.i == t.j;
+  int ready = 0;
+  for (int k = 0; k < t.j; ++k) {
+    if (k >= ready) {
+      wait_for(done + t.i, k + 1);
+      wait_for(done + t.j, k + 1);
+      ready = min(load_acquire(done + t.i), load_acquire(done + t.j));
+      fence_global();
+    }
+    const unsigned char* left = tile_of(x, t.matrix, t.i, k);
+    const unsigned char* right = tile_of(x, t.matrix, t.j, k);
+    for (int half = 0; half < 2; ++half, ++ring.step) {
+      barrier_wait(ring.empty(), ring.parity() ^ 1);
+      barrier_expect(ring.full(), (diagonal ? 2 : 4) * HALF_BYTES);
+      fetch(ring.data(), left + half * 2 * HALF_BYTES, 2 * HALF_BYTES, ring.full());
+      if (!diagonal) fetch(ring.data() + 2 * HALF_BYTES, right + half * 2 * HALF_BYTES, 2 * HALF_BYTES, ring.full());
+    }
+  }
+  if (diagonal) return;
+  wait_for(done + t.j, t.j + 1);
+  fence_global();
+  const unsigned char* corner = tile_of(x, t.matrix, t.j, t.j);
+  u32 full = ring.full(), data = ring.data();
+  barrier_wait(ring.empty(), ring.parity() ^ 1);
+  barrier_expect(full, BELOW_DIAGONAL_BYTES + INVERSE_BYTES);
+  fetch(ring.base + AT_INVERSE, inverse_of(x, t.matrix, t.j), INVERSE_BYTES, full);
+  below_diagonal([&](int at, int bytes) { fetch(data + at, corner + at, bytes, full); });
+  ++ring.step;
+}
+
+// Where a thread's accumulators are: rows `row` and `row + 8` of the tile; columns 8q + `col`, 8q + `col` + 1.
+struct Place {
+  int warp, lane, group, row, col, block;
+};
+
+__device__ __forceinline__ Place place_of(int thread) {
+  Place p;
+  p.warp = thread / 32, p.lane = thread % 32, p.group = thread / 128;
+  p.row = 16 * p.warp + p.lane / 4, p.col = p.lane % 4 * 2;
+  p.block = p.warp / 2;
+  return p;
+}
+
+// log2 of the power of two that row `at` of the matrix is scaled by.
+__device__ __forceinline__ int row_scale(const Arrays& x, Task t, int at) {
+  const float* a = x.a + (long long)t.matrix * x.n * x.n;
+  return scale_of(at < x.n ? __ldg(a + (long long)at * (x.n + 1)) : 1.0f);
+}
+
+// c = A_ij, with an identity outside the matrix.
+__device__ __forceinline__ void load_tile(const Arrays& x, Task t, const Place& p, float (&c)[64]) {
+  const float* corner = x.a + (long long)t.matrix * x.n * x.n + (long long)(t.i * T + p.row) * x.n + t.j * T + p.col;
+  if (x.n % T == 0) {
+#pragma unroll
+    for (int e = 0; e < 32; ++e) {
+      float2 v = __ldcs(reinterpret_cast<const float2*>(corner + (e & 1) * 8 * x.n + e / 2 * 8));
+      c[2 * e] = v.x, c[2 * e + 1] = v.y;
+    }
+  } else {
+#pragma unroll
+    for (int e = 0; e < 64; ++e) {
+      int i = t.i * T + p.row + (e & 2) * 4, j = t.j * T + e / 4 * 8 + p.col + (e & 1);
+      c[e] = i < x.n && j < x.n ? corner[(e & 2) * 4 * x.n + e / 4 * 8 + (e & 1)] : (i == j ? 1.0f : 0.0f);
+    }
+  }
+}
+
+// c = sᵢ·c·sⱼ
+__device__ __forceinline__ void scale_tile(const Place& p, const int* scales, float (&c)[64]) {
+  float upper = power_of_two(scales[p.row]), lower = power_of_two(scales[p.row + 8]);
+#pragma unroll
+  for (int q = 0; q < 16; ++q) {
+    int2 e = *reinterpret_cast<const int2*>(scales + T + 8 * q + p.col);
+    float s0 = power_of_two(e.x), s1 = power_of_two(e.y);
+    c[4 * q] = c[4 * q] * upper * s0, c[4 * q + 1] = c[4 * q + 1] * upper * s1;
+    c[4 * q + 2] = c[4 * q + 2] * lower * s0, c[4 * q + 3] = c[4 * q + 3] * lower * s1;
+  }
+}
+
+// c −= Σ_k L_ik·L_jkᵀ in scaled units; 3 products for each 16 columns.
+__device__ __forceinline__ void update(Task t, const Place& p, Ring& ring, float (&c)[64]) {
+  float sum[64];
+  u32 right = t.i == t.j ? 0 : 2 * HALF_BYTES;
+  int stages = 2 * t.j;
+  for (int start = 0; start < stages; start += PROMOTE) {
+    int stop = min(start + PROMOTE, stages);
+    u32 last_empty = 0;
+    for (int x = start; x < stop; ++x, ++ring.step) {
+      barrier_wait(ring.full(), ring.parity());
+      u32 a = ring.data() + p.group * 64 * 128, b = ring.data() + right;
+      pin<64>(sum);
+      mma_fence();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        u64 a_hi = operand(a + 32 * k), a_lo = operand(a + HALF_BYTES + 32 * k);
+        u64 b_hi = operand(b + 32 * k), b_lo = operand(b + HALF_BYTES + 32 * k);
+        mma_128(sum, a_lo, b_hi, x > start || k > 0);
+        mma_128(sum, a_hi, b_lo, 1);
+        mma_128(sum, a_hi, b_hi, 1);
+      }
+      mma_commit();
+      if (x > start) {
+        mma_wait<1>();
+        if (p.lane == 0) barrier_arrive(last_empty);
+      }
+      last_empty = ring.empty();
+    }
+    mma_wait<0>();
+    pin<64>(sum);
+    if (p.lane == 0) barrier_arrive(last_empty);
+#pragma unroll
+    for (int x = 0; x < 64; ++x) c[x] -= sum[x];
+  }
+}
+
+// hi and lo of a 64 × 32 block into columns 32b.. of an operand tile in shared memory.
+__device__ __forceinline__ void store_operand(u32 tile, const Place& p, int b, const u32 (&hi)[2][4],
+                                              const u32 (&lo)[2][4]) {
+  u32 half = tile + (b >> 1) * 2 * HALF_BYTES;
+#pragma unroll
+  for (int q = 0; q < 4; ++q)
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      int row = p.row + 8 * below;
+      u32 at = half + row * 128 + ((((b & 1) * 4 + q) ^ (row & 7)) << 4) + p.col * 2;
+      int x = 2 * (q & 1) + below;
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(hi[q >> 1][x]) : "memory");
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(at + HALF_BYTES), "r"(lo[q >> 1][x]) : "memory");
+    }
+}
+
+// Columns 32b.. of L_ij to memory in fp32, unscaled.
+__device__ __forceinline__ void store_block(const Arrays& x, Task t, const Place& p, int b, const int* scales,
+                                            const float* l) {
+  int i = t.i * T + p.row, j = t.j * T + B * b + p.col;
+  float* corner = x.l + (long long)t.matrix * x.n * x.n + (long long)i * x.n + j;
+  float s[2] = {power_of_two(-scales[p.row]), power_of_two(-scales[p.row + 8])};
+  if (x.n % T == 0) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      *reinterpret_cast<float2*>(corner + (e & 1) * 8 * x.n + e / 2 * 8) =
+          make_float2(l[2 * e] * s[e & 1], l[2 * e + 1] * s[e & 1]);
+  } else {
+#pragma unroll
+    for (int e = 0; e < 16; ++e) {
+      int down = (e & 2) * 4, right = e / 4 * 8 + (e & 1);
+      if (i + down < x.n && j + right < x.n) corner[down * x.n + right] = l[e] * s[e >> 1 & 1];
+    }
+  }
+}
+
+// C_b' −= L_b·L_b'bᵀ for the COUNT blocks after the one in work. `right`: L_b'b of the first of them.
+template <int COUNT>
+__device__ __forceinline__ void update_blocks(float (&c)[64], const u32 (&hi)[2][4], const u32 (&lo)[2][4], u32 right) {
+  pin<64>(c);
+  mma_fence();
+#pragma unroll
+  for (int next = 1; next <= COUNT; ++next, right += B * 128)
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      mma_32<-1>(c + 16 * next, lo[k], operand(right + 32 * k), 1);
+      mma_32<-1>(c + 16 * next, hi[k], operand(right + HALF_BYTES + 32 * k), 1);
+      mma_32<-1>(c + 16 * next, hi[k], operand(right + 32 * k), 1);
+    }
+  mma_commit();
+  mma_wait<0>();
+  pin<64>(c);
+}
+
+// Forward substitution by blocks of 32 columns, or, on the diagonal, the factorisation: for b = 0..3
+//     L_b = C_b·L_bb⁻ᵀ,   C_b' −= L_b·L_b'bᵀ  for b' > b,
+// where L_b'b are rows of the diagonal tile `corner`. The block in work is always c[0..15]: the others move down, so that
+// the loop is one piece of code. On the diagonal `corner` is the tile being made.
+__device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u32 base, u32 corner, u32 own,
+                                      const int* scales, float (&c)[64]) {
+  bool diagonal = t.i == t.j;
+  float(*block)[PITCH] = reinterpret_cast<float(*)[PITCH]>(shared + AT_BLOCK);
+  float(*columns)[PITCH] = reinterpret_cast<float(*)[PITCH]>(shared + AT_COLUMNS);
+  float(*rows)[B] = reinterpret_cast<float(*)[B]>(shared + AT_ROWS);
+  float* factors = reinterpret_cast<float*>(shared + AT_FACTORS);
+  int local = p.row % B;
+#pragma unroll 1
+  for (int b = 0; b < T / B; ++b) {
+    if (diagonal) {
+      if (p.block == b) {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          *reinterpret_cast<float2*>(&block[local][8 * q + p.col]) = make_float2(c[4 * q], c[4 * q + 1]);
+          *reinterpret_cast<float2*>(&block[local + 8][8 * q + p.col]) = make_float2(c[4 * q + 2], c[4 * q + 3]);
+        }
+      }
+      consumers_sync();
+      if (p.warp == 2 * b) factor_and_invert(block, columns, rows, p.lane);
+      consumers_sync();
+      publish_inverse(rows, shared + AT_INVERSE + b * Y_BYTES, factors + b * B, p.warp, p.lane);
+      fence_shared();
+      consumers_sync();
+    }
+    float l[16];
+    u32 hi[2][4], lo[2][4];
+#pragma unroll
+    for (int e = 0; e < 16; ++e) l[e] = c[e] * power_of_two(-14);
+    split_block(l, hi, lo);
+    u32 y = base + AT_INVERSE + b * Y_BYTES;
+    pin<16>(l);
+    mma_fence();
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      mma_32<1>(l, lo[k], operand(y + 32 * k), k > 0);
+      mma_32<1>(l, hi[k], operand(y + 64 + 32 * k), 1);
+      mma_32<1>(l, hi[k], operand(y + 32 * k), 1);
+    }
+    mma_commit();
+    mma_wait<0>();
+    pin<16>(l);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      float2 u = *reinterpret_cast<const float2*>(factors + B * b + 8 * q + p.col);
+      l[4 * q] *= u.x, l[4 * q + 1] *= u.y, l[4 * q + 2] *= u.x, l[4 * q + 3] *= u.y;
+    }
+    if (diagonal && p.block <= b) {
+#pragma unroll
+      for (int e = 0; e < 16; ++e) {
+        int row = local + (e & 2) * 4, col = e / 4 * 8 + p.col + (e & 1);
+        l[e] = p.block == b && col <= row ? columns[col][row] : 0.0f;
+      }
+    }
+    split_block(l, hi, lo);
+    store_operand(own, p, b, hi, lo);
+    store_block(x, t, p, b, scales, l);
+    if (diagonal) {
+      fence_shared();
+      consumers_sync();
+    }
+    u32 right = corner + (b >> 1) * 2 * HALF_BYTES + (b & 1) * 64 + (b + 1) * B * 128;
+    if (b == 0) update_blocks<3>(c, hi, lo, right);
+    if (b == 1) update_blocks<2>(c, hi, lo, right);
+    if (b == 2) update_blocks<1>(c, hi, lo, right);
+#pragma unroll
+    for (int e = 0; e < 48; ++e) c[e] = c[e + 16];
+  }
+}
+
+// One thread: the finished tile to memory, then the count that announces it. A thread of its own, because a release
+// waits for all earlier stores of its thread, and the consumers' stores of L in fp32 take their time.
+__device__ __forceinline__ void publish(const Arrays& x, Task t, u32 base, u32 own) {
+  if (t.j + 1 == x.edge) return;  // nothing reads the last tile
+  unsigned char* tile = tile_of(x, t.matrix, t.i, t.j);
+  if (t.i == t.j) {
+    below_diagonal([&](int at, int bytes) { put(tile + at, own + at, bytes); });
+    put(inverse_of(x, t.matrix, t.j), base + AT_INVERSE, INVERSE_BYTES);
+  } else {
+    put(tile, own, TILE_BYTES);
+  }
+  put_wait();
+  fence_global();
+  store_release(x.done + t.matrix * x.edge + t.i, t.j + 1);
+}
+
+// Zeros above the diagonal: tile (j, i), the mirror image of the task's own.
+__device__ __forceinline__ void clear_mirror(const Arrays& x, Task t, int thread) {
+  float* out = x.l + (long long)t.matrix * x.n * x.n;
+  if (x.n % T == 0) {
+    float4* corner = reinterpret_cast<float4*>(out + (long long)t.j * T * x.n + t.i * T);
+    for (int e = thread; e < T * T / 4; e += CONSUMERS)
+      __stcs(corner + (long long)(e / 32) * (x.n / 4) + e % 32, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+  } else {
+    for (int e = thread; e < T * T; e += CONSUMERS) {
+      int i = t.j * T + e / T, j = t.i * T + e % T;
+      if (i < x.n && j < x.n) out[(long long)i * x.n + j] = 0.0f;
+    }
+  }
+}
+
+__device__ void consume(const Arrays& x, Task t, Ring& ring) {
+  int thread = threadIdx.x;
+  Place p = place_of(thread);
+  int* scales = reinterpret_cast<int*>(shared + AT_SCALES);  // log2 of sᵢ for the tile's rows, then of sⱼ for its columns
+  float c[64];
+  load_tile(x, t, p, c);
+  scales[thread] = row_scale(x, t, (thread < T ? t.i : t.j) * T + thread % T);
+  consumers_sync();
+  scale_tile(p, scales, c);
+  update(t, p, ring, c);
+  consumers_sync();  // both warpgroups are through with the stages
+  bool diagonal = t.i == t.j;
+  u32 corner = ring.data(), corner_empty = ring.empty();
+  if (!diagonal) {
+    barrier_wait(ring.full(), ring.parity());
+    ++ring.step;
+  }
+  u32 own = ring.data();  // the next stage: its last contents are used up, and nothing is fetched before the task ends
+  solve(x, t, p, ring.base, diagonal ? own : corner, own, scales, c);
+  if (!diagonal && p.lane == 0) barrier_arrive(corner_empty);
+  fence_shared();
+  announce_finished();
+  if (!diagonal) clear_mirror(x, t, thread);
+}
+
+// The task that a block does next. Tickets are drawn in order, when all that the last one
+// fetches is on its way.
+__device__ __forceinline__ void draw(const int2* tasks, int count, int* ticket, int round) {
+  int number = atomicAdd(ticket, 1);
+  reinterpret_cast<volatile int2*>(shared + AT_TICKETS)[round & 1].x = number < count ? tasks[number].x : -1;
+  reinterpret_cast<volatile int2*>(shared + AT_TICKETS)[round & 1].y = number < count ? tasks[number].y : -1;
+}
+
+__device__ __forceinline__ bool next_task(int round, Task& t) {
+  __syncthreads();  // the last task's shared memory is free again, and the ticket is there
+  int2 packed = reinterpret_cast<int2*>(shared + AT_TICKETS)[round & 1];
+  t = {packed.x, packed.y >> 16, packed.y & 0xffff};
+  return packed.x >= 0;
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    factor_tiles(const float* a, float* l, unsigned char* tiles, unsigned char* inverses, int* done, int* ticket,
+                 const int2* tasks, int task_count, int n, int edge) {
+  Arrays x = {a, l, tiles, inverses, done, n, edge};
+  Ring ring = {address(shared), 0};
+  bool leader = threadIdx.x == CONSUMERS;
+  if (leader) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_init(ring.base + AT_BARRIERS + s * 8, 1);
+      barrier_init(ring.base + AT_BARRIERS + (STAGES + s) * 8, CONSUMERS / 32);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    draw(tasks, task_count, ticket, 0);
+  }
+  Task t;
+  if (threadIdx.x >= CONSUMERS) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    int warp = threadIdx.x / 32;
+    for (int round = 0; next_task(round, t); ++round) {
+      if (leader) {
+        produce(x, t, ring);
+        draw(tasks, task_count, ticket, round + 1);
+      }
+      if (warp == CONSUMERS / 32 + 1) {
+        ring.step += stages_of(t);
+        await_finished();
+        if (threadIdx.x % 32 == 0) publish(x, t, ring.base, ring.data());
+      }
+      __syncwarp();
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    for (int round = 0; next_task(round, t); ++round) consume(x, t, ring);
+  }
+}
+"""
+
+
+@functools.cache
+def kernel(source: str, name: str, shared_bytes: int):
+    """The kernel `name` of `source`, compiled for the device at hand."""
+    compiled = torch.cuda._compile_kernel(source, name, compute_capability="90a")
+    compiled.set_shared_memory_config(shared_bytes)
+    return compiled
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def tile_order(edge: int) -> list[tuple[int, int]]:
+    """The tiles (i, j) of one matrix of edge × edge tiles, each after all that it reads.
+
+    Columns are taken in strips of `width`, a strip row by row, so that the blocks at work read few rows of tiles, many
+    times each, from the cache. The triangle on top of a strip is a chain of small steps; it comes early, in the middle
+    of the strip before, so that nothing waits for it.
+    """
+    width = 1 if edge <= 32 else 4 if edge <= 64 else 8
+    strips = [range(start, min(start + width, edge)) for start in range(0, edge, width)]
+
+    def triangle(strip: range) -> list[tuple[int, int]]:
+        return [(i, j) for i in strip for j in strip if j <= i]
+
+    order = triangle(strips[0])
+    for strip, following in zip(strips, strips[1:] + [range(0)]):
+        rest = [(i, j) for i in range(strip.stop, edge) for j in strip]
+        early = width * len(following) + 2 * (len(rest) - width * len(following)) // 3
+        order += rest[:early] + triangle(following) + rest[early:]
+    return order
+
+
+@functools.cache
+def task_list(batch: int, n: int, device: torch.device) -> torch.Tensor:
+    """[tasks, 2] int32: the matrix, and i·2¹⁶ + j. Matrices advance side by side, about as many as there are blocks."""
+    order = torch.tensor([i << 16 | j for i, j in tile_order(-(-n // TILE))], dtype=torch.int32)
+    groups = -(-batch // multiprocessors(device))
+    tasks = []
+    for matrices in torch.arange(batch, dtype=torch.int32).chunk(groups):
+        tasks.append(torch.stack((matrices.repeat(len(order)), order.repeat_interleave(len(matrices))), dim=1))
+    return torch.cat(tasks).to(device)
+
+
+def factor_tiles(data: torch.Tensor, out: torch.Tensor) -> None:
+    batch, n, _ = data.shape
+    edge = -(-n // TILE)
+    tasks = task_list(batch, n, data.device)
+    tiles = torch.empty(batch * (edge * (edge + 1) // 2) * TILE_BYTES, dtype=torch.uint8, device=data.device)
+    inverses = torch.empty(batch * edge * INVERSE_BYTES, dtype=torch.uint8, device=data.device)
+    progress = torch.zeros(batch * edge + 1, dtype=torch.int32, device=data.device)
+    kernel(TASK_SOURCE, "factor_tiles", TASK_SHARED_BYTES)(
+        grid=(min(multiprocessors(data.device), len(tasks)), 1, 1),
+        block=(TASK_THREADS, 1, 1),
+        args=[data, out, tiles, inverses, progress[1:], progress[:1], tasks, len(tasks), n, edge],
+        shared_mem=TASK_SHARED_BYTES,
+    )
+
+
+def factor_small(data: torch.Tensor, out: torch.Tensor) -> None:
+    batch, n, _ = data.shape
+    if n <= 32:
+        kernel(SMALL_SOURCE, "factor_32", 0)(
+            grid=(-(-batch // 8), 1, 1), block=(128, 1, 1), args=[data, out, batch, n]
+        )
+    else:
+        kernel(SMALL_SOURCE, "factor_64", 0)(grid=(batch, 1, 1), block=(32, 1, 1), args=[data, out, batch, n])
+
+
+def custom_kernel(data: input_t) -> output_t:
+    """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    out = torch.empty_like(data)
+    (factor_small if data.shape[-1] <= SMALL else factor_tiles)(data, out)
+    return out
