@@ -16,6 +16,7 @@ from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import stderr_console
 from harness.errors import HarnessError, MachineError, RequestError
+from harness.evaluation.claim import Claim, claim_device
 from harness.evaluation.plan import Plan
 from harness.evaluation.record import (
     CaseResult,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
+_claim: Claim | None = None
+"""This process's hold on its device, kept until it ends."""
 PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN}
 
 
@@ -74,7 +77,7 @@ def evaluation_options(default_mode: Mode) -> Callable[[F], F]:
         ),
         click.option(
             "--isolation",
-            type=click.Choice([level.value for level in IsolationLevel]),
+            type=click.Choice([level.value for level in IsolationLevel if level is not IsolationLevel.UNKNOWN]),
             help="What separates the submission from this machine. Default: the strongest there is.",
         ),
     ]
@@ -99,6 +102,7 @@ class Request:
 
 def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = None) -> Request:
     """Find the board and make the plan. Raises RequestError; warnings of the header go to standard error."""
+    global _claim
     file: Path = options["file"]
     source = read_submission(file)
     directives = parse_directives(source, file.name)
@@ -108,6 +112,7 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
     read_submission(file, board.language)  # the extension must be the board's language's
     if options["place"] != "local":
         raise RequestError(f"cannot run on '{options['place']}'", where="--on", allowed="local")
+    _claim = claim_device(lambda text: click.echo(text, err=True))
     _check_gpu(options["gpu"], directives.gpus)
     plan = Plan(
         board=board,

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -24,15 +25,34 @@ from harness.evaluation.workers import WorkerFault
 @dataclass(frozen=True)
 class Allowance:
     """What may honestly pass between the done word and the output's arrival: `fixed_ns`, and `copies` times what a
-    copy of the same size takes here."""
+    plain copy of the same size takes here."""
 
     fixed_ns: int
     copies: float
 
 
-CUDA_ALLOWANCE = Allowance(fixed_ns=15_000, copies=1.5)
+CUDA_ALLOWANCE = Allowance(fixed_ns=7_000, copies=1.3)
 CPU_ALLOWANCE = Allowance(fixed_ns=2_000_000, copies=6.0)
 """On a CPU the answer's way through two processes and a scheduler is part of it."""
+
+PROBE_BYTES = 128 << 20
+
+
+@cache
+def copy_ns_per_byte(device: str) -> float:
+    """How long a large plain copy takes here, per byte copied: the best of five."""
+    source = torch.zeros(PROBE_BYTES if device == "cuda" else PROBE_BYTES >> 3, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(5):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        started = time.perf_counter_ns()
+        target.copy_(source)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter_ns() - started)
+    return min(times) / source.numel()
 
 
 class Capture:
@@ -42,7 +62,9 @@ class Capture:
         self._slots = slots
         self._peek = Peek() if cuda else None
         self._allowance = CUDA_ALLOWANCE if cuda else CPU_ALLOWANCE
-        self._copy_ns = 0
+        self._ns_per_byte = copy_ns_per_byte("cuda" if cuda else "cpu")
+        self._places: Sequence[Placement] = ()
+        self._largest: Placement | None = None
         self._intact = True
 
     def aim(self, places: Sequence[Placement], choice: random.Random) -> None:
@@ -58,18 +80,8 @@ class Capture:
         seen = None
         if self._peek is not None and self._largest is not None:
             seen = self._peek.look(self._slots.bytes_at(self._largest))
-        started = time.perf_counter_ns()
-        if self._peek is None:
-            copies = self._slots.snapshot(self._places)
-            self._copy_ns = time.perf_counter_ns() - started
-        else:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            copies = self._slots.snapshot(self._places)
-            end.record()
-            end.synchronize()
-            self._copy_ns = round(begin.elapsed_time(end) * 1e6)
-        if seen is not None and self._peek is not None:
+        copies = self._slots.snapshot(self._places)
+        if seen is not None and self._peek is not None and self._largest is not None:
             self._intact = torch.equal(self._peek.same_places(copies[self._places.index(self._largest)]), seen)
         return copies
 
@@ -81,5 +93,6 @@ class Capture:
         if not self._intact:
             text = "the output was still being written after the call had said that it was done"
             raise WorkerFault(Status.REJECTED, Reason(ReasonCode.LATE_OUTPUT, text))
-        honest_ns = self._allowance.fixed_ns + round(self._allowance.copies * self._copy_ns)
+        nbytes = sum(size for _, _, size in self._places)
+        honest_ns = self._allowance.fixed_ns + round(self._allowance.copies * self._ns_per_byte * nbytes)
         return max(reading.wall_ns, reading.copied_ns - honest_ns)

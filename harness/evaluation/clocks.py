@@ -157,8 +157,10 @@ class DeviceClock:
             self._await(words.ACKNOWLEDGE, number, deadline, timeout_s)
             queued = self._await_queued(min(time.monotonic() + HOLD_CAP_S, deadline))
             reveal()
-            self._await_scheduled(deadline, timeout_s)
             with no_collection():
+                page[words.REVEALED] = number
+                self._await(words.FLUSHED, number, deadline, timeout_s)
+                self._await_scheduled(deadline, timeout_s)
                 t0 = time.perf_counter_ns()
                 page[words.RELEASE] = number
                 self._await(words.DONE, number, deadline, timeout_s)
@@ -168,7 +170,8 @@ class DeviceClock:
                 output = snapshot()
                 t3 = time.perf_counter_ns()
         finally:
-            page[words.RELEASE] = number  # whatever happened, the device must not be left at the gate
+            # Whatever happened, the device must not be left at the gate.
+            page[words.REVEALED] = page[words.RELEASE] = number
         answer = self._finished(deadline, timeout_s)
         events_ns = _count(answer.get("events_ns"))
         return TimedCall(t1 - t0, t2 - t0, t3 - t0, events_ns, not queued, answer), output

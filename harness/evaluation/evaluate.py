@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.boards.board import GridName, format_spec
+from harness.boards.loader import require_rankable
 from harness.boards.reference import Reference
 from harness.errors import MachineError
 from harness.evaluation import machine
@@ -267,7 +268,9 @@ def verdict(results: list[CaseResult]) -> tuple[Status, Reason | None]:
 
 
 def check_runs_here(plan: Plan) -> None:
-    """Refuse at once what the sealed protocol can't run. Raises MachineError."""
+    """Refuse at once what the sealed protocol can't run (MachineError) or can't rank (RequestError)."""
+    if plan.mode is Mode.LEADERBOARD:
+        require_rankable(plan.board, plan.board.grid(plan.grid or machine.grid_name()))
     if plan.board.language.value != "py" or plan.board.multi_gpu:
         what = "a multi-GPU board" if plan.board.multi_gpu else "a CUDA board"
         raise MachineError(

@@ -25,6 +25,7 @@ class Protocol(StrEnum):
 
     SEALED = "sealed-1"
     POPCORN = "popcorn"
+    HOSTED = "hosted"  # published by the hosted service and imported; nothing here measured or checked it
 
 
 class Status(StrEnum):
@@ -62,6 +63,7 @@ class ReasonCode(StrEnum):
     INTERPRETED = "interpreted"
     NOT_ISOLATED = "not_isolated"
     CASES_LEFT_OUT = "cases_left_out"  # --case or --fail-fast
+    IMPORTED = "imported"  # published elsewhere; see Protocol.HOSTED
     INTERRUPTED = "interrupted"
 
 
@@ -85,6 +87,7 @@ class IsolationLevel(StrEnum):
     UID = "uid"
     NAMESPACES = "namespaces"
     BUBBLEWRAP = "bubblewrap"
+    UNKNOWN = "unknown"  # of an imported result
 
 
 @dataclass(frozen=True)

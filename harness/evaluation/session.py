@@ -11,7 +11,6 @@ from harness.boards.board import Board
 from harness.evaluation.capture import Capture
 from harness.evaluation.clocks import Clock, DeviceClock, SocketClock, TimedCall
 from harness.evaluation.contract import OutputForm, broken, form_of, may_write, rebuild
-from harness.evaluation.flush import flush_l2
 from harness.evaluation.host import CODE, Host, submission_file, support_files
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.slots import Placed, Slots
@@ -86,7 +85,7 @@ class Session:
 
         def reveal() -> None:
             self.slots.reveal(placed, gated)
-            self._cool()
+            self._settle()
 
         request = {"op": "timed", **placed.message(), "collect": places}
         self._capture.aim(places, choice)
@@ -101,19 +100,13 @@ class Session:
 
     def noop(self, timeout_s: float = 30.0) -> int:
         """The clock's own cost: a call of nothing, in ns."""
-        return self.clock.timed({"op": "noop"}, self._cool, list, timeout_s)[0].wall_ns
+        return self.clock.timed({"op": "noop"}, lambda: None, list, timeout_s)[0].wall_ns
 
     def _check_inputs(self, placed: Placed) -> None:
         changed = self.slots.changed(placed, lambda path: may_write(self._board.settings, path))
         if changed is not None:
             text = f"the call changed its input ({where(changed)}), which this board does not allow"
             raise WorkerFault(Status.FAILED, Reason(ReasonCode.INPUT_CHANGED, text), fatal=False)
-
-    def _cool(self) -> None:
-        """Take what was just written out of the caches, and wait."""
-        if self.cuda:
-            flush_l2()
-            self._settle()
 
     def _settle(self) -> None:
         """Wait for our own device work, so that none of it runs beside the call."""

@@ -1,12 +1,14 @@
 """One page of host memory mapped into both processes: the words that gate and end a timed call on a CUDA device.
 
-Each word is an int32 on a cache line of its own, except that the release word and the ping word share one, so that the
-device reads both in one transaction. The number of the call is what is written; numbers only grow.
+Each word is an int32 on a cache line of its own, except that the supervisor's words share one, so that the device reads
+them in one transaction. The number of the call is what is written; numbers only grow.
 
 `RELEASE`       supervisor -> device: the call may start
 `PING`          supervisor -> device: are you scheduled at this moment?
-`PONG`          device -> supervisor: yes (the blocker echoes the ping)
-`ACKNOWLEDGE`   device -> supervisor: the blocker fills the whole device
+`REVEALED`      supervisor -> device: the input lies in its slot; take it out of the caches
+`PONG`          device -> supervisor: yes (the gate echoes the ping)
+`ACKNOWLEDGE`   device -> supervisor: the gate fills the whole device
+`FLUSHED`       device -> supervisor: the L2 has been read over twice
 `DONE`          device -> supervisor: everything the call queued has ended
 `COPIED`        device -> supervisor: its output lies in the shared slot
 """
@@ -17,11 +19,12 @@ import mmap
 import os
 
 PAGE_BYTES = 4096
-RELEASE, PING = 0, 1
+RELEASE, PING, REVEALED = 0, 1, 2
 ACKNOWLEDGE = 16
 PONG = 32
 DONE = 48
 COPIED = 64
+FLUSHED = 80
 
 
 class Page:
