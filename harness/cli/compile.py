@@ -40,7 +40,11 @@ _CUDA_ENDINGS = (".cu", ".cuh", ".cpp")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=CASE_TIMEOUT_S, metavar="S", show_default=True,
               help="Most seconds that one case may take.")  # fmt: skip
 @click.option("--no-cache", is_flag=True, help="Compile again what is known.")
-@click.option("--isolation", type=click.Choice([level.value for level in IsolationLevel]), help="Default: the strongest.")
+@click.option(
+    "--isolation",
+    type=click.Choice([level.value for level in IsolationLevel if level is not IsolationLevel.UNKNOWN]),
+    help="Default: the strongest.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Every kernel's specialisation and instruction mix.")
 @json_option
 def compile_command(
@@ -68,6 +72,7 @@ def compile_command(
     kernel does not; 2 the request was wrong, or no kernel was found; 3 something can't be followed here.
     """
     from harness.compiling.compile import compile_file
+    from harness.store.location import home
 
     source = read_submission(file)
     directives = parse_directives(source, file.name)
@@ -88,7 +93,9 @@ def compile_command(
     )
     if board is None and cases:
         raise RequestError("a CUDA file without a board has no cases", where="--case", hint="Name the board with --board.")
-    compiled = compile_file(request, progress=lambda text: click.echo(f"  {text}", err=True))
+    compiled = compile_file(
+        request, cache_folder=home() / "compiled", progress=lambda text: click.echo(f"  {text}", err=True)
+    )
     for folder, kind in ((ptx_folder, "ptx"), (sass_folder, "sass")):
         if folder is not None:
             _write_files(folder, kind, compiled)

@@ -30,7 +30,6 @@ from harness.evaluation.host import submission_file, support_files
 from harness.evaluation.record import ReasonCode
 from harness.evaluation.workers import WorkerFault
 from harness.sandbox import best_level
-from harness.store.location import home
 
 LOOKED_FOR = "Triton, Gluon and Helion kernels, CuTe DSL, load_inline and load, torch.cuda._compile_kernel"
 _HEADERS = (".h", ".hpp", ".cuh", ".inc")
@@ -46,19 +45,19 @@ class Compiled:
 
 
 def compile_file(
-    request: CompileRequest, progress: Callable[[str], None] = lambda text: None
+    request: CompileRequest, *, cache_folder: Path | None = None, progress: Callable[[str], None] = lambda text: None
 ) -> tuple[Compiled, ...]:
-    """Compile for every architecture asked for, in their order.
+    """Compile for every architecture asked for, in their order. What is known from before is taken from `cache_folder`.
 
     Raises RequestError for a request that can't be met, MachineError where this machine lacks what it takes. What is
     wrong with the submission is in the result.
     """
     cases = request.cases()
-    cache = ResultCache(home() / "compiled")
+    cache = ResultCache(cache_folder) if cache_folder is not None else None
     keys = {each.name: _key(request, each, cases) for each in request.architectures}
     found: dict[str, Compiled] = {}
     for name, key in keys.items() if request.use_cache else ():
-        kept = cache.get(key)
+        kept = cache.get(key) if cache is not None else None
         if kept is not None:
             found[name] = Compiled(replace(kept[0], cached=True), kept[1])
     missing = [each for each in request.architectures if each.name not in found]
@@ -66,7 +65,8 @@ def compile_file(
         with Workplace(request.isolation or best_level()) as workplace:
             for compiled in _compile(request, missing, cases, workplace, progress):
                 found[compiled.compilation.architecture] = compiled
-                cache.put(keys[compiled.compilation.architecture], compiled.compilation, compiled.artefacts)
+                if cache is not None:
+                    cache.put(keys[compiled.compilation.architecture], compiled.compilation, compiled.artefacts)
     return tuple(found[each.name] for each in request.architectures)
 
 

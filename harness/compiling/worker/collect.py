@@ -52,6 +52,11 @@ class FoundKernel:
     launches: int = 0
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What a launch decides of a kernel's report."""
+        return self.threads, self.dynamic_shared_bytes, self.cluster
+
 
 class Collector:
     """Thread-safe: compilers may run in threads of their own."""

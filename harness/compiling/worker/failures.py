@@ -57,6 +57,8 @@ def _judged(chain: list[BaseException], text: str) -> tuple[ProblemKind, str]:
             package = (error.name or "").partition(".")[0]
             how = HOW_TO_GET.get(package, "")
             return ProblemKind.MISSING, f"the module {error.name} is not here" + (f": {how}" if how else "")
+        if (type(error).__module__ or "").partition(".")[0] in ("cutlass", "helion"):
+            return ProblemKind.COMPILE_ERROR, text
         if type(error).__name__ == "OutOfResources":
             return ProblemKind.OVER_LIMIT, text
     error = chain[0]

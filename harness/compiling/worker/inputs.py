@@ -7,9 +7,7 @@ and devices, and `input.bin`, the bytes of those that have values.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from harness.compiling.architectures import ARCHITECTURES
 from harness.compiling.worker.collect import Collector, NotFollowedError
 from harness.compiling.worker.tensors import MOST_REAL_ELEMENTS, MakeBelieve, inner_of
 from harness.wire.channel import Message
-from harness.wire.packing import board_class, dtype_name, to_manifest, unpack
+from harness.wire.packing import board_class, dtype_name, dtype_of, to_manifest, unpack
 
 MANIFEST, DATA = "input.json", "input.bin"
 _LIMITS = (MOST_REAL_ELEMENTS, 16 * MOST_REAL_ELEMENTS)
@@ -105,25 +103,17 @@ def read_input(folder: Path, device: MakeBelieve) -> Any:
             part = bytearray(data[storage["offset"] : storage["offset"] + storage["nbytes"]])
             flats.append(torch.frombuffer(part, dtype=torch.uint8).clone())
         devices.append(torch.device(storage["device"]))
-    by_storage = {flat.untyped_storage()._cdata: where for flat, where in zip(flats, devices, strict=True)}
-    tree = unpack(told["manifest"], flats, board_class)
-    return map_tensors(tree, lambda tensor: device.place(tensor, by_storage[tensor.untyped_storage()._cdata]))
 
+    def placed(node: Any) -> Any:
+        """The manifest with every tensor in place of its description."""
+        if isinstance(node, dict) and isinstance(node.get("tensor"), dict) and "storage" in node["tensor"]:
+            leaf = node["tensor"]
+            tensor = torch.empty(0, dtype=dtype_of(leaf["dtype"]), device=flats[leaf["storage"]].device)
+            storage = flats[leaf["storage"]].untyped_storage()
+            tensor.set_(storage, leaf["offset"], tuple(leaf["shape"]), tuple(leaf["strides"]))  # type: ignore[call-overload]
+            return {"value": device.place(tensor, devices[leaf["storage"]])}
+        if isinstance(node, dict):
+            return {key: placed(value) for key, value in node.items()}
+        return [placed(each) for each in node] if isinstance(node, list) else node
 
-def map_tensors(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A tree of plain data with every tensor changed."""
-
-    def again(node: Any) -> Any:
-        return map_tensors(node, change)
-
-    if isinstance(tree, torch.Tensor):
-        return change(tree)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*[again(each) for each in tree])
-    if isinstance(tree, tuple | list):
-        return type(tree)(again(each) for each in tree)
-    if isinstance(tree, dict):
-        return {key: again(value) for key, value in tree.items()}
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return type(tree)(**{field.name: again(getattr(tree, field.name)) for field in dataclasses.fields(tree)})
-    return tree
+    return unpack(placed(told["manifest"]), [], board_class)

@@ -42,15 +42,18 @@ class Job:
         )
         self.out = Path(request["out"])
         self._done: dict[str, Kernel] = {}
+        self._seen: dict[str, object] = {}
+        """What each kernel's report was made of, as far as launches may change it."""
         self.cases: list[CompiledCase] = []
 
     def write(self) -> None:
         """Analyse what is new and put the result in place whole."""
         from concurrent.futures import ThreadPoolExecutor
 
-        fresh = [key for key in self.collector.kernels if key not in self._done]
+        fresh = [key for key, found in self.collector.kernels.items() if self._seen.get(key) != found.shape]
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             for key, kernel in zip(fresh, pool.map(self._analyse, fresh), strict=True):
+                self._seen[key] = self.collector.kernels[key].shape
                 if kernel is not None:
                     self._done[key] = kernel
         kernels = [self._refreshed(key, kernel) for key, kernel in self._done.items()]
@@ -75,7 +78,7 @@ class Job:
             return None
 
     def _refreshed(self, key: str, kernel: Kernel) -> Kernel:
-        """Launches and cases grow while the kernel stays; so may its block and its shared memory."""
+        """Launches and cases grow while the report stays."""
         from dataclasses import replace
 
         found = self.collector.kernels[key]

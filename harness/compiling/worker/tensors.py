@@ -11,6 +11,7 @@ on the host is noted as a guess.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -21,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from harness.compiling.record import ProblemKind
+from harness.compiling.worker import dlpack
 from harness.compiling.worker.collect import Collector, NotFollowedError
 
 DEVICE = torch.device("cuda", 0)
@@ -49,6 +51,18 @@ def address_of(inner: torch.Tensor) -> int:
 def mark_unknown(tensor: torch.Tensor) -> None:
     """A kernel may have written to this tensor."""
     setattr(inner_of(tensor).untyped_storage(), _UNKNOWN, True)
+
+
+_exposed: dict[int, weakref.ref[torch.Tensor]] = {}
+"""Tensors whose address was asked for, by that address."""
+
+
+def mark_exposed_unknown() -> None:
+    """A launch took addresses, nobody knows which: any tensor whose address was ever asked for may have changed."""
+    for reference in list(_exposed.values()):
+        tensor = reference()
+        if tensor is not None:
+            mark_unknown(tensor)
 
 
 def is_unknown(tensor: torch.Tensor) -> bool:
@@ -80,7 +94,14 @@ class DeviceTensor(torch.Tensor):
         return made  # type: ignore[no-any-return]
 
     def data_ptr(self) -> int:
+        _exposed[address_of(self._inner)] = weakref.ref(self)
         return address_of(self._inner)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return dlpack.capsule(self, self.__dlpack_device__()[0])
+
+    def __dlpack_device__(self) -> Any:
+        return (dlpack.CUDA_DEVICE if self.device.type == "cuda" else dlpack.CPU_DEVICE, 0)
 
     def tolist(self) -> Any:
         return _readable(self, "tolist").tolist()
