@@ -37,9 +37,8 @@ from task import input_t, output_t
 
 TILE = 128
 TILE_BYTES = 4 * TILE * 64 * 2  # hi and lo, two halves of 64 columns
-INVERSE_BYTES = 4 * 32 * 128 + TILE * 4  # four 32 × 32 inverses, hi and lo, and a factor for each row
 TASK_THREADS = 384  # two warpgroups that multiply, one that fetches
-TASK_SHARED_BYTES = 227_968
+TASK_SHARED_BYTES = 211_968
 SMALL = 64
 
 SMALL_SOURCE = r"""
@@ -233,6 +232,10 @@ extern "C" __global__ void __launch_bounds__(32) factor_64(const float* __restri
 """
 
 TASK_SOURCE = r"""
+#ifndef WHOLE
+#define WHOLE false  // n is a multiple of T, so that no tile sticks out
+#endif
+
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -242,20 +245,23 @@ constexpr int B = 32;                    // edge of a block inside a tile
 constexpr int STAGES = 3;
 constexpr int HALF_BYTES = T * 128;      // 128 rows of 64 fp16: one operand of one stage, hi or lo
 constexpr int TILE_BYTES = 4 * HALF_BYTES;
-constexpr int Y_BYTES = B * 128;         // 32 rows of 32 fp16 hi and 32 lo
-constexpr int INVERSE_BYTES = 4 * Y_BYTES + T * 4;
-constexpr int PITCH = 36;                // floats in a row of a 32 × 32 block in shared memory
+constexpr int PITCH = 36;                // floats in a row of a 32 × 32 block in shared memory; 32..35 are spare
+
+// Diagonal tiles are kept as four pieces. Piece b holds rows 32b.. of columns 32b..32b+31, in lines of 32 hi and 32 lo;
+// its first 32 lines are the inverse of the diagonal block instead. A factor for each column follows the pieces.
+__device__ constexpr int piece_at(int b) { return (T * b - 16 * b * (b - 1)) * 128; }
+__device__ constexpr int piece_bytes(int b) { return (T - B * b) * 128; }
+constexpr int AT_COLUMN_FACTORS = 320 * 128;
 
 // Shared memory, in bytes from its start.
-constexpr int AT_INVERSE = STAGES * TILE_BYTES;
-constexpr int AT_FACTORS = AT_INVERSE + 4 * Y_BYTES;
-constexpr int AT_BLOCK = AT_INVERSE + INVERSE_BYTES;
+constexpr int AT_BLOCK = STAGES * TILE_BYTES;
 constexpr int AT_COLUMNS = AT_BLOCK + B * PITCH * 4;
 constexpr int AT_ROWS = AT_COLUMNS + B * PITCH * 4;
 constexpr int AT_SCALES = AT_ROWS + B * B * 4;
 constexpr int AT_BARRIERS = AT_SCALES + 2 * T * 4;
-constexpr int AT_TICKETS = AT_BARRIERS + 2 * STAGES * 8;
-static_assert(AT_TICKETS + 16 <= 227968, "TASK_SHARED_BYTES");
+constexpr int AT_CORNER_BARRIERS = AT_BARRIERS + 2 * STAGES * 8;
+constexpr int AT_TICKETS = AT_CORNER_BARRIERS + 4 * 8;
+static_assert(AT_TICKETS + 16 <= 211968, "TASK_SHARED_BYTES");
 
 constexpr int CONSUMERS = 256;
 constexpr int PROMOTE = 8;               // stages of 64 columns summed by the tensor core before fp32 registers take over
@@ -307,9 +313,14 @@ __device__ __forceinline__ int load_acquire(const int* p) {
 __device__ __forceinline__ void store_release(int* p, int v) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-// From the consumers to the warp that writes finished tiles out.
-__device__ __forceinline__ void announce_finished() { asm volatile("bar.arrive 2, 288;" ::: "memory"); }
-__device__ __forceinline__ void await_finished() { asm volatile("bar.sync 2, 288;" ::: "memory"); }
+// Named barriers: 1 among the consumers, 2 to 5 from the consumers to the warp that writes finished parts out, 6 to 13
+// from the warp that factors a block to the one that inverts it.
+__device__ __forceinline__ void announce(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void await(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 __device__ __forceinline__ void consumers_sync() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
 // An operand in shared memory: K-major rows of 128 bytes, 16-byte units permuted by the row modulo 8.
@@ -382,32 +393,30 @@ __device__ __forceinline__ void split_block(const float* d, u32 (&hi)[2][4], u32
 __device__ __forceinline__ float reciprocal_root(float x) {
   float r;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-  float half_error = fmaf(-x * r, r, 1.0f) * 0.5f;
-  return fmaf(r, half_error, r);
+  return r * fmaf(-0.5f * x, r * r, 1.5f);
 }
 
-// ---- A 32 × 32 diagonal block, one warp ------------------------------------------------------------------------
+// ---- A 32 × 32 diagonal block, two warps -----------------------------------------------------------------------
 
-// block = L·Lᵀ. columns[k] receives column k of L, rows[k] row k of L⁻¹. Lane g holds row g of the block and column g of
-// the inverse; both are updated by the same broadcast column. The next pivot is ready one product after the column.
-__device__ __forceinline__ void factor_and_invert(const float (*block)[PITCH], float (*columns)[PITCH], float (*rows)[B],
-                                                  int g) {
-  float a[B], x[B];
+constexpr int STEP = 4;  // columns after which the inverting warp may go on
+
+// block = L·Lᵀ, right-looking, lane g holds row g. columns[k] receives column k of L, and 1/L_kk behind it. The next pivot
+// is ready one product after the column, ahead of the rest of the update: the chain of pivots is what takes time.
+__device__ __forceinline__ void factor_block(const float (*block)[PITCH], float (*columns)[PITCH], int g) {
+  float a[B];
 #pragma unroll
   for (int q = 0; q < B / 4; ++q) {
     float4 four = *reinterpret_cast<const float4*>(&block[g][4 * q]);
     a[4 * q] = four.x, a[4 * q + 1] = four.y, a[4 * q + 2] = four.z, a[4 * q + 3] = four.w;
   }
-#pragma unroll
-  for (int j = 0; j < B; ++j) x[j] = j == g ? 1.0f : 0.0f;
   float pivot = __shfl_sync(ALL, a[0], 0);
 #pragma unroll
   for (int k = 0; k < B; ++k) {
     float r = reciprocal_root(pivot);
     a[k] *= r;
-    x[k] *= r;
     columns[k][g] = a[k];
-    rows[k][g] = x[k];
+    if (g == 0) columns[k][B] = r;
+    if (k % STEP == STEP - 1) announce(6 + k / STEP, 64);
     if (k + 1 == B) break;
     pivot = __shfl_sync(ALL, fmaf(-a[k], a[k], a[k + 1 < B ? k + 1 : k]), k + 1);
     __syncwarp();
@@ -416,19 +425,37 @@ __device__ __forceinline__ void factor_and_invert(const float (*block)[PITCH], f
       float4 four = *reinterpret_cast<const float4*>(&columns[k][4 * q]);
       float l[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        int j = 4 * q + e;
-        if (j <= k) continue;
-        a[j] = fmaf(-a[k], l[e], a[j]);
-        x[j] = fmaf(-x[k], l[e], x[j]);
-      }
+      for (int e = 0; e < 4; ++e)
+        if (4 * q + e > k) a[4 * q + e] = fmaf(-a[k], l[e], a[4 * q + e]);
     }
   }
 }
 
-// Row c of the inverse as fp16: Y = t·L⁻¹ with t the power of two that brings the row's largest element under 2^14, and
-// u = 2^14/t. Eight warps, four rows each.
-__device__ __forceinline__ void publish_inverse(const float (*rows)[B], unsigned char* y, float* u, int warp, int lane) {
+// rows[k] receives row k of L⁻¹, by forward substitution: lane g holds column g of the inverse.
+__device__ __forceinline__ void invert_block(const float (*columns)[PITCH], float (*rows)[B], int g) {
+  float x[B];
+#pragma unroll
+  for (int j = 0; j < B; ++j) x[j] = j == g ? 1.0f : 0.0f;
+#pragma unroll
+  for (int k = 0; k < B; ++k) {
+    if (k % STEP == 0) await(6 + k / STEP, 64);
+    x[k] *= columns[k][B];
+    rows[k][g] = x[k];
+#pragma unroll
+    for (int q = (k + 1) / 4; q < B / 4; ++q) {
+      float4 four = *reinterpret_cast<const float4*>(&columns[k][4 * q]);
+      float l[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (4 * q + e > k) x[4 * q + e] = fmaf(-x[k], l[e], x[4 * q + e]);
+    }
+  }
+}
+
+// The inverse in fp16: line c is t·(row c of L⁻¹) with t the power of two that brings its largest element under 2^14, and
+// factors[c] = 2^14/t. Eight warps, four rows each.
+__device__ __forceinline__ void store_inverse(const float (*rows)[B], unsigned char* piece, float* factors, int warp,
+                                              int lane) {
 #pragma unroll
   for (int x = 0; x < 4; ++x) {
     int row = 4 * warp + x;
@@ -436,13 +463,12 @@ __device__ __forceinline__ void publish_inverse(const float (*rows)[B], unsigned
     u32 largest;
     asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(__float_as_uint(v) & 0x7fffffffu));
     int e = min(max(exponent(__uint_as_float(largest)), -100), 100);
-    v *= power_of_two(13 - e);
     u32 hi, lo;
-    split(v, 0.0f, hi, lo);
-    unsigned char* line = y + row * 128 + (lane & 7) * 2;
+    split(v * power_of_two(13 - e), 0.0f, hi, lo);
+    unsigned char* line = piece + row * 128 + (lane & 7) * 2;
     *reinterpret_cast<u16*>(line + (((lane >> 3) ^ (row & 7)) << 4)) = (u16)hi;
     *reinterpret_cast<u16*>(line + (((4 + (lane >> 3)) ^ (row & 7)) << 4)) = (u16)lo;
-    if (lane == 0) u[row] = power_of_two(1 + e);
+    if (lane == 0) factors[row] = power_of_two(1 + e);
   }
 }
 
@@ -451,10 +477,9 @@ __device__ __forceinline__ void publish_inverse(const float (*rows)[B], unsigned
 struct Arrays {
   const float* a;
   float* l;
-  unsigned char* tiles;      // [matrix][i(i+1)/2 + j][TILE_BYTES]: L's tiles, fp16 hi and lo, as operands
-  unsigned char* inverses;   // [matrix][j][INVERSE_BYTES]
-  int* done;                 // [matrix][i]: finished tiles of row i
-  int n, edge;               // edge: tiles in a row
+  unsigned char* tiles;  // [matrix][i(i+1)/2 + j][TILE_BYTES]: L's tiles, fp16 hi and lo, as operands; or pieces, if i = j
+  int2* done;            // [matrix][i]: finished half tiles of row i left of the diagonal; pieces of its diagonal tile
+  int n, edge;           // edge: tiles in a row
 };
 
 struct Task {
@@ -468,20 +493,6 @@ __device__ __forceinline__ unsigned char* tile_of(const Arrays& x, int matrix, i
   long long before = (long long)matrix * (x.edge * (x.edge + 1) / 2);
   return x.tiles + (before + i * (i + 1) / 2 + j) * TILE_BYTES;
 }
-__device__ __forceinline__ unsigned char* inverse_of(const Arrays& x, int matrix, int j) {
-  return x.inverses + ((long long)matrix * x.edge + j) * INVERSE_BYTES;
-}
-
-// What the substitution reads of a diagonal tile: blocks (c', c) with c' > c.
-template <typename Copy>
-__device__ __forceinline__ void below_diagonal(Copy copy) {
-  copy(0 * HALF_BYTES + 32 * 128, 96 * 128);
-  copy(1 * HALF_BYTES + 32 * 128, 96 * 128);
-  copy(2 * HALF_BYTES + 96 * 128, 32 * 128);
-  copy(3 * HALF_BYTES + 96 * 128, 32 * 128);
-}
-constexpr int BELOW_DIAGONAL_BYTES = 2 * (96 + 32) * 128;
-
 // Stages are used in turn by all tasks of a block; `step` counts them, on both sides alike.
 struct Ring {
   u32 base;
@@ -499,37 +510,41 @@ __device__ __forceinline__ void wait_for(const int* row, int tiles) {
     if (++polls > 1u << 24) __trap();  // tens of seconds: a lost block, not a slow one
 }
 
-// One thread. Fetches L_ik and L_jk for all k < j as they are finished, then L_jj and its inverses.
-__device__ void produce(const Arrays& x, Task t, Ring& ring) {
-  const int* done = x.done + t.matrix * x.edge;
+// One thread. Fetches L_ik and L_jk for all k < j, by halves, as they are finished, then the pieces of L_jj.
+__device__ void produce(const Arrays& x, Task t, Ring& ring, u32& corners) {
+  const int2* row_i = x.done + t.matrix * x.edge + t.i;
+  const int2* row_j = x.done + t.matrix * x.edge + t.j;
   bool diagonal = t.i == t.j;
   int ready = 0;
-  for (int k = 0; k < t.j; ++k) {
-    if (k >= ready) {
-      wait_for(done + t.i, k + 1);
-      wait_for(done + t.j, k + 1);
-      ready = min(load_acquire(done + t.i), load_acquire(done + t.j));
+  for (int half = 0; half < 2 * t.j; ++half, ++ring.step) {
+    if (half >= ready) {
+      wait_for(&row_i->x, half + 1);
+      wait_for(&row_j->x, half + 1);
+      ready = min(load_acquire(&row_i->x), load_acquire(&row_j->x));
       fence_global();
     }
-    const unsigned char* left = tile_of(x, t.matrix, t.i, k);
-    const unsigned char* right = tile_of(x, t.matrix, t.j, k);
-    for (int half = 0; half < 2; ++half, ++ring.step) {
-      barrier_wait(ring.empty(), ring.parity() ^ 1);
-      barrier_expect(ring.full(), (diagonal ? 2 : 4) * HALF_BYTES);
-      fetch(ring.data(), left + half * 2 * HALF_BYTES, 2 * HALF_BYTES, ring.full());
-      if (!diagonal) fetch(ring.data() + 2 * HALF_BYTES, right + half * 2 * HALF_BYTES, 2 * HALF_BYTES, ring.full());
-    }
+    int at = (half & 1) * 2 * HALF_BYTES;
+    barrier_wait(ring.empty(), ring.parity() ^ 1);
+    barrier_expect(ring.full(), (diagonal ? 2 : 4) * HALF_BYTES);
+    fetch(ring.data(), tile_of(x, t.matrix, t.i, half / 2) + at, 2 * HALF_BYTES, ring.full());
+    if (!diagonal)
+      fetch(ring.data() + 2 * HALF_BYTES, tile_of(x, t.matrix, t.j, half / 2) + at, 2 * HALF_BYTES, ring.full());
   }
   if (diagonal) return;
-  wait_for(done + t.j, t.j + 1);
-  fence_global();
   const unsigned char* corner = tile_of(x, t.matrix, t.j, t.j);
-  u32 full = ring.full(), data = ring.data();
   barrier_wait(ring.empty(), ring.parity() ^ 1);
-  barrier_expect(full, BELOW_DIAGONAL_BYTES + INVERSE_BYTES);
-  fetch(ring.base + AT_INVERSE, inverse_of(x, t.matrix, t.j), INVERSE_BYTES, full);
-  below_diagonal([&](int at, int bytes) { fetch(data + at, corner + at, bytes, full); });
+  barrier_arrive(ring.full());
+  for (int b = 0; b < T / B; ++b) {
+    u32 full = ring.base + AT_CORNER_BARRIERS + 8 * b;
+    int factors = AT_COLUMN_FACTORS + b * B * 4;
+    wait_for(&row_j->y, b + 1);
+    fence_global();
+    barrier_expect(full, piece_bytes(b) + B * 4);
+    fetch(ring.data() + piece_at(b), corner + piece_at(b), piece_bytes(b), full);
+    fetch(ring.data() + factors, corner + factors, B * 4, full);
+  }
   ++ring.step;
+  ++corners;
 }
 
 // Where a thread's accumulators are: rows `row` and `row + 8` of the tile; columns 8q + `col`, 8q + `col` + 1.
@@ -554,7 +569,7 @@ __device__ __forceinline__ int row_scale(const Arrays& x, Task t, int at) {
 // c = A_ij, with an identity outside the matrix.
 __device__ __forceinline__ void load_tile(const Arrays& x, Task t, const Place& p, float (&c)[64]) {
   const float* corner = x.a + (long long)t.matrix * x.n * x.n + (long long)(t.i * T + p.row) * x.n + t.j * T + p.col;
-  if (x.n % T == 0) {
+  if constexpr (WHOLE) {
 #pragma unroll
     for (int e = 0; e < 32; ++e) {
       float2 v = __ldcs(reinterpret_cast<const float2*>(corner + (e & 1) * 8 * x.n + e / 2 * 8));
@@ -633,13 +648,28 @@ __device__ __forceinline__ void store_operand(u32 tile, const Place& p, int b, c
     }
 }
 
+// hi and lo of the rows below diagonal block b into its piece.
+__device__ __forceinline__ void store_piece(u32 piece, const Place& p, int b, const u32 (&hi)[2][4],
+                                            const u32 (&lo)[2][4]) {
+#pragma unroll
+  for (int q = 0; q < 4; ++q)
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      int row = p.row + 8 * below - B * b;
+      int x = 2 * (q & 1) + below;
+      u32 line = piece + row * 128 + p.col * 2;
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(line + ((q ^ (row & 7)) << 4)), "r"(hi[q >> 1][x]) : "memory");
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(line + (((4 + q) ^ (row & 7)) << 4)), "r"(lo[q >> 1][x]) : "memory");
+    }
+}
+
 // Columns 32b.. of L_ij to memory in fp32, unscaled.
 __device__ __forceinline__ void store_block(const Arrays& x, Task t, const Place& p, int b, const int* scales,
                                             const float* l) {
   int i = t.i * T + p.row, j = t.j * T + B * b + p.col;
   float* corner = x.l + (long long)t.matrix * x.n * x.n + (long long)i * x.n + j;
   float s[2] = {power_of_two(-scales[p.row]), power_of_two(-scales[p.row + 8])};
-  if (x.n % T == 0) {
+  if constexpr (WHOLE) {
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       *reinterpret_cast<float2*>(corner + (e & 1) * 8 * x.n + e / 2 * 8) =
@@ -653,118 +683,148 @@ __device__ __forceinline__ void store_block(const Arrays& x, Task t, const Place
   }
 }
 
-// C_b' −= L_b·L_b'bᵀ for the COUNT blocks after the one in work. `right`: L_b'b of the first of them.
-template <int COUNT>
-__device__ __forceinline__ void update_blocks(float (&c)[64], const u32 (&hi)[2][4], const u32 (&lo)[2][4], u32 right) {
+// C_b' −= L_b·L_b'bᵀ for the COUNT blocks after the one in work. `below`: L_b'b of the first of them. `meanwhile` runs
+// beside the tensor cores.
+template <int COUNT, typename Meanwhile>
+__device__ __forceinline__ void update_blocks(float (&c)[64], const u32 (&hi)[2][4], const u32 (&lo)[2][4], u32 below,
+                                              Meanwhile meanwhile) {
   pin<64>(c);
   mma_fence();
 #pragma unroll
-  for (int next = 1; next <= COUNT; ++next, right += B * 128)
+  for (int next = 1; next <= COUNT; ++next, below += B * 128)
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-      mma_32<-1>(c + 16 * next, lo[k], operand(right + 32 * k), 1);
-      mma_32<-1>(c + 16 * next, hi[k], operand(right + HALF_BYTES + 32 * k), 1);
-      mma_32<-1>(c + 16 * next, hi[k], operand(right + 32 * k), 1);
+      mma_32<-1>(c + 16 * next, lo[k], operand(below + 32 * k), 1);
+      mma_32<-1>(c + 16 * next, hi[k], operand(below + 64 + 32 * k), 1);
+      mma_32<-1>(c + 16 * next, hi[k], operand(below + 32 * k), 1);
     }
   mma_commit();
+  meanwhile();
   mma_wait<0>();
   pin<64>(c);
 }
 
-// Forward substitution by blocks of 32 columns, or, on the diagonal, the factorisation: for b = 0..3
-//     L_b = C_b·L_bb⁻ᵀ,   C_b' −= L_b·L_b'bᵀ  for b' > b,
-// where L_b'b are rows of the diagonal tile `corner`. The block in work is always c[0..15]: the others move down, so that
-// the loop is one piece of code. On the diagonal `corner` is the tile being made.
-__device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u32 base, u32 corner, u32 own,
-                                      const int* scales, float (&c)[64]) {
-  bool diagonal = t.i == t.j;
+// l = C_b·L_bb⁻ᵀ: C_b as hi and lo, scaled by 2^-14, times the inverse's lines, times their factors.
+__device__ __forceinline__ void times_inverse(float (&l)[16], const u32 (&hi)[2][4], const u32 (&lo)[2][4], u32 inverse,
+                                              const float* factors, int col) {
+  pin<16>(l);
+  mma_fence();
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    mma_32<1>(l, lo[k], operand(inverse + 32 * k), k > 0);
+    mma_32<1>(l, hi[k], operand(inverse + 64 + 32 * k), 1);
+    mma_32<1>(l, hi[k], operand(inverse + 32 * k), 1);
+  }
+  mma_commit();
+  float2 u[4];
+#pragma unroll
+  for (int q = 0; q < 4; ++q) u[q] = *reinterpret_cast<const float2*>(factors + 8 * q + col);
+  mma_wait<0>();
+  pin<16>(l);
+#pragma unroll
+  for (int q = 0; q < 4; ++q) l[4 * q] *= u[q].x, l[4 * q + 1] *= u[q].y, l[4 * q + 2] *= u[q].x, l[4 * q + 3] *= u[q].y;
+}
+
+// Block b of a diagonal tile: factored and inverted. c: the block's columns, in all rows.
+__device__ __forceinline__ void factor_diagonal(const Place& p, int b, const float (&c)[64], unsigned char* corner) {
   float(*block)[PITCH] = reinterpret_cast<float(*)[PITCH]>(shared + AT_BLOCK);
   float(*columns)[PITCH] = reinterpret_cast<float(*)[PITCH]>(shared + AT_COLUMNS);
   float(*rows)[B] = reinterpret_cast<float(*)[B]>(shared + AT_ROWS);
-  float* factors = reinterpret_cast<float*>(shared + AT_FACTORS);
-  int local = p.row % B;
+  if (p.block == b) {
+    int row = p.row % B;
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      *reinterpret_cast<float2*>(&block[row][8 * q + p.col]) = make_float2(c[4 * q], c[4 * q + 1]);
+      *reinterpret_cast<float2*>(&block[row + 8][8 * q + p.col]) = make_float2(c[4 * q + 2], c[4 * q + 3]);
+    }
+    await(14, 64);
+    if (p.warp == 2 * b)
+      factor_block(block, columns, p.lane);
+    else
+      invert_block(columns, rows, p.lane);
+  }
+  consumers_sync();
+  float* factors = reinterpret_cast<float*>(corner + AT_COLUMN_FACTORS) + B * b;
+  store_inverse(rows, corner + piece_at(b), factors, p.warp, p.lane);
+  fence_shared();
+  consumers_sync();
+}
+
+// Columns 32b.. of L_jj in rows that are not below diagonal block b.
+__device__ __forceinline__ void take_diagonal(float (&l)[16], const Place& p, int b) {
+  const float(*columns)[PITCH] = reinterpret_cast<const float(*)[PITCH]>(shared + AT_COLUMNS);
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    int row = p.row % B + (e & 2) * 4, col = e / 4 * 8 + p.col + (e & 1);
+    l[e] = p.block == b && col <= row ? columns[col][row] : 0.0f;
+  }
+}
+
+// Forward substitution by blocks of 32 columns, or, on the diagonal, the factorisation: for b = 0..3
+//     L_b = C_b·L_bb⁻ᵀ,   C_b' −= L_b·L_b'bᵀ  for b' > b,
+// where L_b'b are rows of the diagonal tile, whose pieces are at `corner` in shared memory: fetched, or, on the diagonal,
+// being made. The block in work is always c[0..15]: the others move down, so that the loop is one piece of code.
+__device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u32 base, u32 corner, u32 own, u32 parity,
+                                      const int* scales, float (&c)[64]) {
+  bool diagonal = t.i == t.j;
+  unsigned char* pieces = shared + (corner - base);
 #pragma unroll 1
   for (int b = 0; b < T / B; ++b) {
-    if (diagonal) {
-      if (p.block == b) {
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          *reinterpret_cast<float2*>(&block[local][8 * q + p.col]) = make_float2(c[4 * q], c[4 * q + 1]);
-          *reinterpret_cast<float2*>(&block[local + 8][8 * q + p.col]) = make_float2(c[4 * q + 2], c[4 * q + 3]);
-        }
-      }
-      consumers_sync();
-      if (p.warp == 2 * b) factor_and_invert(block, columns, rows, p.lane);
-      consumers_sync();
-      publish_inverse(rows, shared + AT_INVERSE + b * Y_BYTES, factors + b * B, p.warp, p.lane);
-      fence_shared();
-      consumers_sync();
-    }
+    u32 piece = corner + piece_at(b);
+    if (diagonal)
+      factor_diagonal(p, b, c, pieces);
+    else
+      barrier_wait(base + AT_CORNER_BARRIERS + 8 * b, parity);
+    bool last = diagonal && b + 1 == T / B;  // nothing is below it
+    if (last) announce(2 + b, CONSUMERS + 32);
     float l[16];
     u32 hi[2][4], lo[2][4];
 #pragma unroll
     for (int e = 0; e < 16; ++e) l[e] = c[e] * power_of_two(-14);
     split_block(l, hi, lo);
-    u32 y = base + AT_INVERSE + b * Y_BYTES;
-    pin<16>(l);
-    mma_fence();
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      mma_32<1>(l, lo[k], operand(y + 32 * k), k > 0);
-      mma_32<1>(l, hi[k], operand(y + 64 + 32 * k), 1);
-      mma_32<1>(l, hi[k], operand(y + 32 * k), 1);
-    }
-    mma_commit();
-    mma_wait<0>();
-    pin<16>(l);
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      float2 u = *reinterpret_cast<const float2*>(factors + B * b + 8 * q + p.col);
-      l[4 * q] *= u.x, l[4 * q + 1] *= u.y, l[4 * q + 2] *= u.x, l[4 * q + 3] *= u.y;
-    }
-    if (diagonal && p.block <= b) {
-#pragma unroll
-      for (int e = 0; e < 16; ++e) {
-        int row = local + (e & 2) * 4, col = e / 4 * 8 + p.col + (e & 1);
-        l[e] = p.block == b && col <= row ? columns[col][row] : 0.0f;
-      }
-    }
+    times_inverse(l, hi, lo, piece, reinterpret_cast<const float*>(pieces + AT_COLUMN_FACTORS) + B * b, p.col);
+    if (diagonal && p.block <= b) take_diagonal(l, p, b);
     split_block(l, hi, lo);
-    store_operand(own, p, b, hi, lo);
-    store_block(x, t, p, b, scales, l);
-    if (diagonal) {
-      fence_shared();
-      consumers_sync();
-    }
-    u32 right = corner + (b >> 1) * 2 * HALF_BYTES + (b & 1) * 64 + (b + 1) * B * 128;
-    if (b == 0) update_blocks<3>(c, hi, lo, right);
-    if (b == 1) update_blocks<2>(c, hi, lo, right);
-    if (b == 2) update_blocks<1>(c, hi, lo, right);
+    if (!diagonal)
+      store_operand(own, p, b, hi, lo);
+    else if (p.block > b)
+      store_piece(piece, p, b, hi, lo);
+    fence_shared();
+    if (!last) announce(2 + b, CONSUMERS + 32);
+    if (diagonal) consumers_sync();
+    auto store = [&] { store_block(x, t, p, b, scales, l); };
+    if (b == 0) update_blocks<3>(c, hi, lo, piece + B * 128, store);
+    if (b == 1) update_blocks<2>(c, hi, lo, piece + B * 128, store);
+    if (b == 2) update_blocks<1>(c, hi, lo, piece + B * 128, store);
+    if (b == 3) store();
 #pragma unroll
     for (int e = 0; e < 48; ++e) c[e] = c[e + 16];
   }
 }
 
-// One thread: the finished tile to memory, then the count that announces it. A thread of its own, because a release
-// waits for all earlier stores of its thread, and the consumers' stores of L in fp32 take their time.
-__device__ __forceinline__ void publish(const Arrays& x, Task t, u32 base, u32 own) {
-  if (t.j + 1 == x.edge) return;  // nothing reads the last tile
+// One thread: part b of the finished tile to memory, then the count that announces it. A thread of its own, because a
+// release waits for all earlier stores of its thread, and the consumers' stores of L in fp32 take their time.
+__device__ __forceinline__ void publish(const Arrays& x, Task t, int b, u32 own) {
   unsigned char* tile = tile_of(x, t.matrix, t.i, t.j);
+  int2* row = x.done + t.matrix * x.edge + t.i;
+  if (t.j + 1 == x.edge) return;  // nothing reads the last tile
   if (t.i == t.j) {
-    below_diagonal([&](int at, int bytes) { put(tile + at, own + at, bytes); });
-    put(inverse_of(x, t.matrix, t.j), base + AT_INVERSE, INVERSE_BYTES);
+    int factors = AT_COLUMN_FACTORS + b * B * 4;
+    put(tile + piece_at(b), own + piece_at(b), piece_bytes(b));
+    put(tile + factors, own + factors, B * 4);
   } else {
-    put(tile, own, TILE_BYTES);
+    if (b % 2 == 0) return;
+    put(tile + b / 2 * 2 * HALF_BYTES, own + b / 2 * 2 * HALF_BYTES, 2 * HALF_BYTES);
   }
   put_wait();
   fence_global();
-  store_release(x.done + t.matrix * x.edge + t.i, t.j + 1);
+  store_release(t.i == t.j ? &row->y : &row->x, t.i == t.j ? b + 1 : 2 * t.j + 1 + b / 2);
 }
 
 // Zeros above the diagonal: tile (j, i), the mirror image of the task's own.
 __device__ __forceinline__ void clear_mirror(const Arrays& x, Task t, int thread) {
   float* out = x.l + (long long)t.matrix * x.n * x.n;
-  if (x.n % T == 0) {
+  if constexpr (WHOLE) {
     float4* corner = reinterpret_cast<float4*>(out + (long long)t.j * T * x.n + t.i * T);
     for (int e = thread; e < T * T / 4; e += CONSUMERS)
       __stcs(corner + (long long)(e / 32) * (x.n / 4) + e % 32, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
@@ -776,7 +836,7 @@ __device__ __forceinline__ void clear_mirror(const Arrays& x, Task t, int thread
   }
 }
 
-__device__ void consume(const Arrays& x, Task t, Ring& ring) {
+__device__ void consume(const Arrays& x, Task t, Ring& ring, u32& corners) {
   int thread = threadIdx.x;
   Place p = place_of(thread);
   int* scales = reinterpret_cast<int*>(shared + AT_SCALES);  // log2 of sᵢ for the tile's rows, then of sⱼ for its columns
@@ -789,24 +849,27 @@ __device__ void consume(const Arrays& x, Task t, Ring& ring) {
   consumers_sync();  // both warpgroups are through with the stages
   bool diagonal = t.i == t.j;
   u32 corner = ring.data(), corner_empty = ring.empty();
-  if (!diagonal) {
-    barrier_wait(ring.full(), ring.parity());
-    ++ring.step;
-  }
+  if (!diagonal) ++ring.step;
   u32 own = ring.data();  // the next stage: its last contents are used up, and nothing is fetched before the task ends
-  solve(x, t, p, ring.base, diagonal ? own : corner, own, scales, c);
-  if (!diagonal && p.lane == 0) barrier_arrive(corner_empty);
-  fence_shared();
-  announce_finished();
-  if (!diagonal) clear_mirror(x, t, thread);
+  solve(x, t, p, ring.base, diagonal ? own : corner, own, corners & 1, scales, c);
+  if (diagonal) return;
+  ++corners;
+  if (p.lane == 0) barrier_arrive(corner_empty);
+  clear_mirror(x, t, thread);
 }
 
-// The task that a block does next. Tickets are drawn in order, when all that the last one
-// fetches is on its way.
-__device__ __forceinline__ void draw(const int2* tasks, int count, int* ticket, int round) {
-  int number = atomicAdd(ticket, 1);
-  reinterpret_cast<volatile int2*>(shared + AT_TICKETS)[round & 1].x = number < count ? tasks[number].x : -1;
-  reinterpret_cast<volatile int2*>(shared + AT_TICKETS)[round & 1].y = number < count ? tasks[number].y : -1;
+// One warp. The task that the block does next, drawn when all operands of the last one are on their way: A's tile comes
+// into the cache meanwhile. Drawn any earlier, tasks that others wait for would lie idle behind a long one.
+__device__ __forceinline__ void draw(const Arrays& x, const int2* tasks, int count, int* ticket, int round, int lane) {
+  int number = lane == 0 ? atomicAdd(ticket, 1) : 0;
+  number = __shfl_sync(ALL, number, 0);
+  int2 packed = number < count ? tasks[number] : make_int2(-1, 0);
+  if (lane == 0) reinterpret_cast<int2*>(shared + AT_TICKETS)[round & 1] = packed;
+  if (!WHOLE || packed.x < 0 || round == 0) return;
+  const float* corner = x.a + (long long)packed.x * x.n * x.n + (long long)(packed.y >> 16) * T * x.n +
+                        (packed.y & 0xffff) * T;
+  for (int row = lane; row < T; row += 32)
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(corner + (long long)row * x.n), "n"(T * 4) : "memory");
 }
 
 __device__ __forceinline__ bool next_task(int round, Task& t) {
@@ -817,38 +880,43 @@ __device__ __forceinline__ bool next_task(int round, Task& t) {
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-    factor_tiles(const float* a, float* l, unsigned char* tiles, unsigned char* inverses, int* done, int* ticket,
-                 const int2* tasks, int task_count, int n, int edge) {
-  Arrays x = {a, l, tiles, inverses, done, n, edge};
+    factor_tiles(const float* a, float* l, unsigned char* tiles, int2* done, int* ticket, const int2* tasks,
+                 int task_count, int n, int edge) {
+  Arrays x = {a, l, tiles, done, n, edge};
   Ring ring = {address(shared), 0};
-  bool leader = threadIdx.x == CONSUMERS;
-  if (leader) {
+  u32 corners = 0;  // diagonal tiles fetched
+  int warp = threadIdx.x / 32 - CONSUMERS / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == CONSUMERS) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(ring.base + AT_BARRIERS + s * 8, 1);
       barrier_init(ring.base + AT_BARRIERS + (STAGES + s) * 8, CONSUMERS / 32);
     }
+    for (int b = 0; b < T / B; ++b) barrier_init(ring.base + AT_CORNER_BARRIERS + b * 8, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    draw(tasks, task_count, ticket, 0);
   }
+  if (warp == 0) draw(x, tasks, task_count, ticket, 0, lane);
   Task t;
-  if (threadIdx.x >= CONSUMERS) {
+  if (warp >= 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    int warp = threadIdx.x / 32;
     for (int round = 0; next_task(round, t); ++round) {
-      if (leader) {
-        produce(x, t, ring);
-        draw(tasks, task_count, ticket, round + 1);
+      if (warp == 0) {
+        if (lane == 0) produce(x, t, ring, corners);
+        __syncwarp();
+        draw(x, tasks, task_count, ticket, round + 1, lane);
       }
-      if (warp == CONSUMERS / 32 + 1) {
+      if (warp == 1) {
         ring.step += stages_of(t);
-        await_finished();
-        if (threadIdx.x % 32 == 0) publish(x, t, ring.base, ring.data());
+        for (int b = 0; b < T / B; ++b) {
+          await(2 + b, CONSUMERS + 32);
+          if (lane == 0) publish(x, t, b, ring.data());
+          __syncwarp();
+        }
       }
       __syncwarp();
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    for (int round = 0; next_task(round, t); ++round) consume(x, t, ring);
+    for (int round = 0; next_task(round, t); ++round) consume(x, t, ring, corners);
   }
 }
 """
@@ -904,12 +972,12 @@ def factor_tiles(data: torch.Tensor, out: torch.Tensor) -> None:
     edge = -(-n // TILE)
     tasks = task_list(batch, n, data.device)
     tiles = torch.empty(batch * (edge * (edge + 1) // 2) * TILE_BYTES, dtype=torch.uint8, device=data.device)
-    inverses = torch.empty(batch * edge * INVERSE_BYTES, dtype=torch.uint8, device=data.device)
-    progress = torch.zeros(batch * edge + 1, dtype=torch.int32, device=data.device)
-    kernel(TASK_SOURCE, "factor_tiles", TASK_SHARED_BYTES)(
+    progress = torch.zeros(2 * batch * edge + 2, dtype=torch.int32, device=data.device)
+    whole = "true" if n % TILE == 0 else "false"
+    kernel(f"#define WHOLE {whole}\n{TASK_SOURCE}", "factor_tiles", TASK_SHARED_BYTES)(
         grid=(min(multiprocessors(data.device), len(tasks)), 1, 1),
         block=(TASK_THREADS, 1, 1),
-        args=[data, out, tiles, inverses, progress[1:], progress[:1], tasks, len(tasks), n, edge],
+        args=[data, out, tiles, progress[2:], progress, tasks, len(tasks), n, edge],
         shared_mem=TASK_SHARED_BYTES,
     )
 
