@@ -12,8 +12,8 @@ from harness.sandbox import discover
 from harness.sandbox.errors import SandboxError
 from harness.sandbox.plan import MOUNT_LEVELS, Bind, SandboxPlan
 
-PROCESSES = 2048
-"""Threads count, and a machine with 128 cores starts that many per library."""
+PROCESSES = 256 + 16 * (os.cpu_count() or 1)
+"""Threads count, and libraries start one per core each. Many more, all at work, would starve the supervisor."""
 SCRATCH_BYTES = 4 << 30
 FILE_BYTES = 16 << 30
 

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from harness.sandbox.processes import descendants
+from harness.sandbox.processes import pids_below
 
 FREEZE_TIMEOUT_S = 5.0
 _AT_REST = b"TtZXx"
@@ -66,7 +66,7 @@ class Freezer:
         """What every thread below has run, and the processes of which a thread does not rest."""
         ran: Ran = {}
         moving: set[int] = set()
-        for process in _below(self._pid):
+        for process in pids_below(self._pid):
             with contextlib.suppress(OSError, ValueError):  # one that ends meanwhile
                 for name in os.listdir(f"/proc/{process}/task"):
                     stat = _read(f"/proc/{process}/task/{name}/stat")
@@ -74,22 +74,6 @@ class Freezer:
                         moving.add(process)
                     ran[process, int(name)] = _read(f"/proc/{process}/task/{name}/schedstat") or stat
         return ran, moving
-
-
-def _below(pid: int) -> list[int]:
-    """Every process below `pid`, by the kernel's lists of children where it keeps them, which cost far less."""
-    if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):
-        return [process.pid for process in descendants(pid)]
-    found: list[int] = []
-    queue = [pid]
-    while queue:
-        parent = queue.pop()
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{parent}/task"):
-                children = [int(child) for child in _read(f"/proc/{parent}/task/{thread}/children").split()]
-                found += children
-                queue += children
-    return found
 
 
 def _read(path: str) -> bytes:

@@ -146,26 +146,41 @@ def kill_tree(pid: int, *, uid: int | None = None, timeout_s: float = 5.0) -> in
 def memory_bytes(pid: int, *, exact: bool) -> int:
     """Memory held by `pid` and everything below it.
 
-    Not exact: the sum of resident sizes, in which shared pages count once per process (an upper bound, cheap).
-    Exact: proportional sizes, where shared pages are divided; where those may not be read, private plus shared memory.
+    Not exact: the sum of resident sizes, in which shared pages count once per process (an upper bound, cheap), or what
+    the whole machine uses where that is less. Exact: proportional sizes, where shared pages are divided; where those
+    may not be read, private plus shared memory.
     """
-    return sum(_held(each, exact) for each in [pid, *_below(pid)])
+    held = sum(_held(each, exact) for each in [pid, *pids_below(pid)])
+    # A thousand forks of one process look large by their sum, and take a minute to read exactly.
+    return held if exact else min(held, _machine_bytes())
 
 
-def _below(pid: int) -> list[int]:
-    """Pids below `pid`, by the kernel's own lists of children where it keeps them: cheaper than all of /proc."""
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return [process.pid for process in descendants(pid)]
-    found: list[int] = []
-    queue = [pid]
+def _machine_bytes() -> int:
+    """Memory in use on the whole machine, files in its cache left out."""
+    with open("/proc/meminfo") as file:
+        sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in file)}
+    return sizes["MemTotal"] - sizes["MemAvailable"]
+
+
+def pids_below(pid: int) -> list[int]:
+    """Pids below `pid`."""
+    found, queue = [], [pid]
     while queue:
-        parent = queue.pop()
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{parent}/task"):
-                with open(f"/proc/{parent}/task/{thread}/children") as children:
-                    fresh = [int(child) for child in children.read().split()]
-                found += fresh
-                queue += fresh
+        fresh = _children(queue.pop())
+        found += fresh
+        queue += fresh
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """By the kernel's own list where it keeps one: cheaper than all of /proc."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return [process.pid for process in all_processes() if process.parent == pid]
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as children:
+                found += [int(child) for child in children.read().split()]
     return found
 
 
