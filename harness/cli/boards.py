@@ -14,7 +14,7 @@ from harness.cli.common import json_option, print_json, stderr_console, stdout_c
 from harness.cli.document import plain_value
 from harness.cli.formatting import format_ns, printable
 from harness.cli.report import plain_table, write
-from harness.store.reading import best_score_ns
+from harness.store.reading import best_score_ns, best_scores_ns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def boards_command(folder: str | None, user: str, as_json: bool) -> None:
             _show(stdout_console(), board, best_ns)
         return
     found = scan()
-    best = {board.name: best_score_ns(board.name, user) for board in found.boards}
+    best = best_scores_ns([board.name for board in found.boards], user)
     if as_json:
         boards = [_board_part(board, best[board.name]) for board in found.boards]
         print_json({"boards": boards, "broken": [_broken_part(entry) for entry in found.broken]})

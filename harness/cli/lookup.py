@@ -24,7 +24,7 @@ def recorded_board(reader: Reader, board: str) -> str:
 
     A board that has submissions need not exist any more. RequestError when there is neither.
     """
-    if board in reader.leaderboards():
+    if reader.has_leaderboard(board):
         return board
     from harness.boards.find import find_board
 

@@ -31,7 +31,12 @@ class RankClass:
 
     @property
     def delta(self) -> float:
-        """The relative difference below which two scores of this class count as equal."""
+        """The relative difference below which two scores of this class count as equal.
+
+        Published scores stand as the service that published them ranked them: by value.
+        """
+        if self.protocol is Protocol.HOSTED:
+            return 0.0
         return ASSUMED_DELTA.get(self.device_kind, max(ASSUMED_DELTA.values()))
 
 
@@ -79,6 +84,8 @@ def why_unranked(
         return mode
     if status is not Status.PASSED:
         return status
+    if protocol is Protocol.HOSTED:
+        return ReasonCode.IMPORTED
     if protocol is not Protocol.SEALED:
         return ReasonCode.UNSEALED_PROTOCOL
     if interpreted:
@@ -104,13 +111,17 @@ def pool_by_source(entries: Iterable[Entry]) -> list[Entry]:
         if len(runs) == 1:
             pooled.append(latest)
             continue
-        intervals = [run.score.interval_ns for run in runs if run.score.interval_ns is not None]
-        interval = None
-        if len(intervals) == len(runs):
-            interval = Interval(median([i.low for i in intervals]), median([i.high for i in intervals]))
-        figure = Figure(median([run.score.value_ns for run in runs]), interval)
-        pooled.append(replace(latest, score=figure, runs=sum(run.runs for run in runs)))
+        pooled.append(replace(latest, score=pool([run.score for run in runs]), runs=sum(run.runs for run in runs)))
     return pooled
+
+
+def pool(scores: Sequence[Figure]) -> Figure:
+    """The figure of several runs of one source; without an interval where a run has none."""
+    intervals = [score.interval_ns for score in scores if score.interval_ns is not None]
+    interval = None
+    if len(intervals) == len(scores):
+        interval = Interval(median([i.low for i in intervals]), median([i.high for i in intervals]))
+    return Figure(median([score.value_ns for score in scores]), interval)
 
 
 def best_per_user(entries: Iterable[Entry]) -> list[Entry]:

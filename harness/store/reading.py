@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
-from harness.boards.board import GridName
 from harness.errors import MachineError
-from harness.evaluation.record import IsolationLevel, Mode, Protocol, ReasonCode, Status
-from harness.measure.ranking import Entry, RankClass, best_per_user, rank_among, why_unranked
-from harness.store import codec, queries
-from harness.store.location import BUSY_TIMEOUT_S, database_url, explain, sqlite_path, unisolated_allowed
+from harness.evaluation.record import Mode, ReasonCode, Status
+from harness.measure.ranking import Entry, Rank, RankClass
+from harness.store import codec, queries, ranked, standings
+from harness.store.database import Database, connect
+from harness.store.location import Location, explain, location
 from harness.store.process import ProcessIdentity, is_gone
+from harness.store.ranked import BoardClass
 from harness.store.rows import EvaluationRow, HistoryRow, Note, SubmissionRow
 
 INTERRUPTED_MESSAGE = "the process that ran it ended before it did"
+_LARGEST_ID = 2**63 - 1
 
 
 @contextmanager
@@ -29,27 +31,40 @@ def open_reader(url: str | None = None) -> Iterator[Reader]:
     A store that doesn't exist yet reads as empty, and is not made. One of an older schema is migrated first.
     Evaluations whose process has ended are marked interrupted. Raises MachineError when the store can't be read.
     """
-    path = sqlite_path(url or database_url())
+    place = location(url)
     try:
-        connection = _connect(path)
-    except (sqlite3.Error, OSError) as error:
-        raise explain(error, str(path)) from error
+        db = _open(place)
+    except Exception as error:
+        if isinstance(error, OSError) or is_database_error(error):
+            raise explain(error, place) from error
+        raise
     try:
-        yield Reader(connection)
-    except sqlite3.Error as error:
-        raise explain(error, str(path)) from error
+        yield Reader(db)
+    except Exception as error:
+        if is_database_error(error):
+            raise explain(error, place) from error
+        raise
     finally:
-        if connection is not None:
-            connection.close()
+        if db is not None:
+            db.close()
+
+
+def is_database_error(error: Exception) -> bool:
+    """Whether a driver raised it, of whichever database."""
+    return isinstance(error, sqlite3.Error) or any(
+        base.__module__.partition(".")[0] == "psycopg" for base in type(error).__mro__
+    )
 
 
 class Reader:
-    """Queries that give rows as values. `connection` is None for a store that doesn't exist: then all is empty."""
+    """Queries that give rows as values. `db` is None for a store that doesn't exist: then all is empty."""
 
-    def __init__(self, connection: sqlite3.Connection | None) -> None:
-        self._connection = connection
+    def __init__(self, db: Database | None) -> None:
+        self._db = db
 
     def submission(self, submission_id: int) -> SubmissionRow | None:
+        if submission_id > _LARGEST_ID:
+            return None
         return self._submission(queries.SUBMISSION, {"id": submission_id})
 
     def latest_submission(self, user: str, leaderboard: str | None = None) -> SubmissionRow | None:
@@ -84,6 +99,10 @@ class Reader:
         """The boards that have submissions, by name."""
         return [row["leaderboard"] for row in self._rows(queries.LEADERBOARDS)]
 
+    def has_leaderboard(self, leaderboard: str) -> bool:
+        """Whether a board has submissions."""
+        return bool(self._rows(queries.HAS_LEADERBOARD, {"leaderboard": leaderboard}))
+
     def evaluation(self, evaluation_id: int) -> EvaluationRow | None:
         rows = self._rows(queries.EVALUATION, {"id": evaluation_id})
         return self._evaluation(rows[0]) if rows else None
@@ -101,21 +120,63 @@ class Reader:
             rows = self._rows(queries.HISTORY_OF_BOARD, {"user": user, "leaderboard": leaderboard})
         return [_history_row(row) for row in rows]
 
+    def board_classes(self, leaderboard: str) -> list[BoardClass]:
+        """The classes of a board's scores, those that rank and those that don't, the one used last first."""
+        return [] if self._db is None else ranked.classes(self._db, leaderboard)
+
+    def best_of_users(self, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
+        """The best source of each user, fastest first, at most `limit`; and how many users there are."""
+        return ([], 0) if self._db is None else ranked.best_of_users(self._db, of, limit)
+
+    def all_sources(self, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
+        """Every source of every user, fastest first, at most `limit`; and how many there are."""
+        return ([], 0) if self._db is None else ranked.all_sources(self._db, of, limit)
+
+    def best_scores(self, rank_class: RankClass) -> dict[str, float]:
+        """The score in nanoseconds that each user stands with in a class; empty for one that does not rank."""
+        return {
+            user: score_ns
+            for of in self._ranking(rank_class.leaderboard)
+            if of.rank_class == rank_class
+            for user, score_ns in ranked.best_scores(self._database(), of).items()
+        }
+
+    def ranks_before(self, of: BoardClass, moment: datetime) -> dict[str, Rank]:
+        """The rank that each user of a class had at a moment, by what had ended before it."""
+        return {} if self._db is None else ranked.ranks_before(self._db, of, moment)
+
     def entries(self, leaderboard: str) -> list[Entry]:
-        """Every evaluation of the board that takes part in a ranking, of all rank classes, oldest first."""
-        return [_entry(row) for row in self._scored(leaderboard) if _why_unranked(row) is None]
+        """Every evaluation of the board that takes part in a ranking, of all rank classes, oldest first.
+
+        It reads every score of the board; `board_classes` and what takes one read what they give.
+        """
+        found = [entry for of in self._ranking(leaderboard) for entry in ranked.entries(self._database(), of)]
+        return sorted(found, key=lambda entry: entry.evaluation_id)
 
     def unranked(self, leaderboard: str) -> dict[ReasonCode, int]:
         """How many evaluations of the board have a score and do not rank, by reason."""
         counts: dict[ReasonCode, int] = {}
-        for row in self._scored(leaderboard):
-            reason = _why_unranked(row)
-            if isinstance(reason, ReasonCode):
-                counts[reason] = counts.get(reason, 0) + 1
+        for of in self.board_classes(leaderboard):
+            if of.unranked is not None and not of.ranks:
+                counts[of.unranked] = counts.get(of.unranked, 0) + ranked.count_runs(self._database(), of)
         return counts
 
-    def _scored(self, leaderboard: str) -> list[HistoryRow]:
-        return [_history_row(row) for row in self._rows(queries.SCORED, {"leaderboard": leaderboard})]
+    def best_score_ns(self, leaderboard: str, user: str) -> float | None:
+        """The user's best ranked score in nanoseconds, in the rank class of their latest ranked evaluation.
+
+        Scores of different classes (a laptop's CPU grid, a GPU's full grid) are not compared, so the class that the
+        user worked in last is the one meant.
+        """
+        found = [ranked.standing_of(self._database(), of, user) for of in self._ranking(leaderboard)]
+        latest = max((standing for standing in found if standing is not None), key=lambda each: each[1], default=None)
+        return None if latest is None else latest[0]
+
+    def _ranking(self, leaderboard: str) -> list[BoardClass]:
+        return [of for of in self.board_classes(leaderboard) if of.ranks]
+
+    def _database(self) -> Database:
+        assert self._db is not None  # who asks has rows of it
+        return self._db
 
     def _submission(self, query: str, parameters: Mapping[str, Any]) -> SubmissionRow | None:
         rows = self._rows(query, parameters)
@@ -133,6 +194,7 @@ class Reader:
             created_at=created_at,
             gpus=tuple(json.loads(row["gpus"])),
             previous=row["previous"],
+            imported=row["published"] is not None,
         )
 
     def _evaluation(self, row: codec.Row, *, with_rank: bool = True) -> EvaluationRow:
@@ -150,88 +212,93 @@ class Reader:
             return evaluation
         submission = self.submission(row["submission_id"])
         assert submission is not None
-        entries = self.entries(submission.leaderboard)
-        own = next((entry for entry in entries if entry.evaluation_id == evaluation.id), None)
-        return evaluation if own is None else replace(evaluation, rank=rank_among(own, entries))
+        key = standings.class_key({**row, "leaderboard": submission.leaderboard})
+        own = next((of for of in self._ranking(submission.leaderboard) if _key(of) == key), None)
+        ranks = own is not None and evaluation.header.mode is Mode.LEADERBOARD
+        if own is None or not ranks or evaluation.outcome.status is not Status.PASSED:
+            return evaluation
+        rank = ranked.rank_of(self._database(), own, submission.user, evaluation.score.value_ns)
+        return replace(evaluation, rank=rank)
 
     def _rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[codec.Row]:
-        return [] if self._connection is None else self._connection.execute(query, parameters or {}).fetchall()
+        return [] if self._db is None else self._db.rows(query, parameters)
 
 
 def best_score_ns(leaderboard: str, user: str, url: str | None = None) -> float | None:
-    """The user's best ranked score in nanoseconds, in the rank class of their latest ranked evaluation.
-
-    Scores of different classes (a laptop's CPU grid, a GPU's full grid) are not compared, so the class that the user
-    worked in last is the one meant.
-    """
+    """`Reader.best_score_ns` of the store at `url`."""
     with open_reader(url) as reader:
-        own = [entry for entry in reader.entries(leaderboard) if entry.user == user]
-    if not own:
-        return None
-    latest = max(own, key=lambda entry: entry.evaluation_id)
-    best = best_per_user(entry for entry in own if entry.rank_class == latest.rank_class)
-    return best[0].score.value_ns
+        return reader.best_score_ns(leaderboard, user)
 
 
-def mark_interrupted(connection: sqlite3.Connection) -> None:
+def best_scores_ns(leaderboards: Iterable[str], user: str, url: str | None = None) -> dict[str, float | None]:
+    """`Reader.best_score_ns` of several boards."""
+    with open_reader(url) as reader:
+        return {leaderboard: reader.best_score_ns(leaderboard, user) for leaderboard in leaderboards}
+
+
+def mark_interrupted(db: Database) -> None:
     """Close the books of every evaluation whose process has ended."""
-    for row in connection.execute(queries.RUNNING).fetchall():
+    for row in db.rows(queries.RUNNING):
         if is_gone(ProcessIdentity(row["host"], row["pid"], row["process_start"])):
-            connection.execute(queries.MARK_INTERRUPTED, {"id": row["id"], "message": INTERRUPTED_MESSAGE})
+            db.run(queries.MARK_INTERRUPTED, {"id": row["id"], "message": INTERRUPTED_MESSAGE})
 
 
-def check_version(connection: sqlite3.Connection, path: Path) -> bool:
+def check_version(db: Database, place: Location) -> bool:
     """Whether the schema is up to date; False when a migration must run. Raises MachineError for what is not ours or
     is of a newer version."""
-    if not connection.execute(queries.HAS_VERSION).fetchone()["n"]:
-        if connection.execute(queries.HAS_TABLES).fetchone()["n"]:
+    if not db.value(queries.HAS_VERSION[db.postgres]):
+        if db.value(queries.HAS_TABLES[db.postgres]):
             raise MachineError(
                 "this database holds something else than a harness store",
-                where=str(path),
+                where=place.shown,
                 hint="Nothing was changed. Set HARNESS_DATABASE_URL or HARNESS_HOME to another place.",
             )
         return False
-    row = connection.execute(queries.VERSION).fetchone()
-    version = "" if row is None else str(row["version_num"])
+    version = str(db.value(queries.VERSION) or "")
     if version > queries.SCHEMA_VERSION:
         raise MachineError(
             f"the store was written by a newer harness (schema {version}, this one knows {queries.SCHEMA_VERSION})",
-            where=str(path),
-            hint="Nothing was changed. Upgrade harness, or set HARNESS_HOME to another folder.",
+            where=place.shown,
+            hint="Nothing was changed. Upgrade harness, or set HARNESS_HOME or HARNESS_DATABASE_URL to another store.",
         )
-    return version == queries.SCHEMA_VERSION
+    return version == queries.SCHEMA_VERSION and db.value(queries.INFO, {"key": "standings"}) == standings.VERSION
 
 
-def connect_sqlite(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode to a file that exists; rows are mappings by column name."""
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None
-    )
-    connection.row_factory = _named
-    return connection
-
-
-def _named(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> codec.Row:
-    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
-
-
-def _connect(path: Path) -> sqlite3.Connection | None:
-    if not path.exists():
+def _open(place: Location) -> Database | None:
+    """A connection to a store of this version; None when there is no store yet."""
+    if place.path is not None and not place.path.exists():
         return None
-    connection = connect_sqlite(path)
+    db = connect(place)
     try:
-        if not check_version(connection, path):
-            connection.close()
+        if not check_version(db, place):
+            if db.postgres and not db.value(queries.HAS_VERSION[True]):
+                db.close()
+                return None
+            db.close()
             from harness.store.writing import Store
 
-            Store.open(f"sqlite:///{path}").close()
-            connection = connect_sqlite(path)
-        with suppress(sqlite3.OperationalError):  # a store that may only be read is shown as it stands
-            mark_interrupted(connection)
+            Store.open(place.url).close()
+            db = connect(place)
+        with suppress(*_may_only_read(db)):  # a store that may only be read is shown as it stands
+            mark_interrupted(db)
     except BaseException:
-        connection.close()
+        db.close()
         raise
-    return connection
+    return db
+
+
+def _may_only_read(db: Database) -> tuple[type[Exception], ...]:
+    if not db.postgres:
+        return (sqlite3.OperationalError,)
+    from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
+
+    return (InsufficientPrivilege, ReadOnlySqlTransaction)
+
+
+def _key(of: BoardClass) -> tuple[str, ...]:
+    c = of.rank_class
+    unranked = "" if of.unranked is None else of.unranked.value
+    return c.leaderboard, c.grid.value, c.device_kind, c.device, c.protocol.value, c.isolation.value, unranked
 
 
 def _note(row: codec.Row) -> Note:
@@ -256,51 +323,8 @@ def _history_row(row: codec.Row) -> HistoryRow:
         status=Status(row["status"]) if evaluated else None,
         reason=codec.reason_of(row, "reason"),
         rank_reason=codec.reason_of(row, "rank_reason"),
-        rank_class=_rank_class(row) if evaluated else None,
+        rank_class=ranked.rank_class_of(row) if evaluated else None,
         interpreted=bool(row["interpreted"]),
         score=codec.score_of(row),
-    )
-
-
-def _rank_class(row: codec.Row) -> RankClass:
-    return RankClass(
-        leaderboard=row["leaderboard"],
-        grid=GridName(row["grid"]),
-        device_kind=row["device_kind"],
-        device=row["device_name"],
-        protocol=Protocol(row["protocol"]),
-        isolation=IsolationLevel(row["isolation"]),
-    )
-
-
-def _why_unranked(row: HistoryRow) -> ReasonCode | Mode | Status | None:
-    """What keeps an evaluated row out of the ranking; None when it ranks."""
-    assert row.mode is not None
-    assert row.status is not None
-    assert row.rank_class is not None
-    return why_unranked(
-        mode=row.mode,
-        protocol=row.rank_class.protocol,
-        status=row.status,
-        interpreted=row.interpreted,
-        isolation=row.rank_class.isolation,
-        rank_reason=None if row.rank_reason is None else row.rank_reason.code,
-        unisolated_allowed=unisolated_allowed(),
-    )
-
-
-def _entry(row: HistoryRow) -> Entry:
-    """A row that ranks, as a ranking's entry."""
-    assert row.rank_class is not None
-    assert row.evaluation_id is not None
-    assert row.score is not None
-    return Entry(
-        rank_class=row.rank_class,
-        user=row.user,
-        source_sha256=row.sha256,
-        submission_id=row.id,
-        evaluation_id=row.evaluation_id,
-        file_name=row.file_name,
-        created_at=row.created_at,
-        score=row.score,
+        rank_then=row["rank_then"],
     )

@@ -23,7 +23,7 @@ from harness.measure.statistics import Figure
 
 @dataclass(frozen=True)
 class SubmissionRow:
-    """A submitted file. `previous` is the id of the same user's submission before it on the same board."""
+    """A submitted file. `previous` is the id of the same user's submission before it, by time, on the same board."""
 
     id: int
     leaderboard: str
@@ -33,6 +33,8 @@ class SubmissionRow:
     created_at: datetime
     gpus: tuple[str, ...] = ()
     previous: int | None = None
+    imported: bool = False
+    """Published by the hosted service, not submitted here."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class HistoryRow:
     rank_class: RankClass | None
     interpreted: bool
     score: Figure | None
+    rank_then: int | None = None
+    """The rank that the score held when its evaluation ended, against the best of every other user in its class."""
 
     @property
     def comparable(self) -> tuple[str, GridName, str, str, Protocol] | None:

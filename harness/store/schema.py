@@ -45,8 +45,12 @@ submissions = Table(
     Column("source_sha256", String(64), ForeignKey("sources.sha256"), nullable=False),
     Column("created_at", String(27), nullable=False),
     Column("gpus", Text, nullable=False),
-    Index(None, "leaderboard", "user_name", "id"),
-    Index(None, "user_name", "id"),
+    # What is imported says where it comes from, so that a second import knows it: see harness.transfer.
+    Column("origin", Text),
+    Column("published", Text),
+    Index(None, "leaderboard", "user_name", "created_at", "id"),
+    Index(None, "user_name", "created_at", "id"),
+    Index(None, "origin", unique=True),
     sqlite_autoincrement=True,  # an id is never used twice, not even after a deletion
 )
 
@@ -83,8 +87,12 @@ evaluations = Table(
     Column("score_ns", Double),
     Column("score_low_ns", Double),
     Column("score_high_ns", Double),
+    Column("rank_then", Integer),  # the rank that the score held when the evaluation ended
+    Column("origin", Text),
+    Column("published", Text),
     Index(None, "submission_id"),
     Index(None, "status"),
+    Index(None, "origin", unique=True),
     sqlite_autoincrement=True,
 )
 
@@ -138,4 +146,61 @@ techniques = Table(
     Column("source_sha256", String(64), ForeignKey("sources.sha256"), primary_key=True),
     Column("extractor_version", Integer, primary_key=True, autoincrement=False),
     Column("findings", Text, nullable=False),
+)
+
+store_info = Table(
+    "store_info",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# Derived from the tables above by harness.store.standings alone, so that a ranking reads no more than it shows.
+rank_classes = Table(
+    "rank_classes",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("leaderboard", Text, nullable=False),
+    Column("grid", Text, nullable=False),
+    Column("device_kind", Text, nullable=False),
+    Column("device_name", Text, nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("isolation", Text, nullable=False),
+    Column("unranked", Text, nullable=False),  # the reason why its scores do not rank; empty when they do
+    Column("last_evaluation_id", Integer, nullable=False),
+    Column("stale", Boolean, nullable=False),  # its user_standings are behind its scored_runs
+    UniqueConstraint(
+        "leaderboard", "grid", "device_kind", "device_name", "protocol", "isolation", "unranked", name="uq_rank_classes"
+    ),
+)
+
+scored_runs = Table(
+    "scored_runs",
+    metadata,
+    Column("class_id", Integer, primary_key=True, autoincrement=False),
+    Column("user_name", Text, primary_key=True),
+    Column("source_sha256", String(64), primary_key=True),
+    Column("evaluation_id", Integer, primary_key=True, autoincrement=False),
+    Column("submission_id", Integer, nullable=False),
+    Column("finished_at", String(27), nullable=False),
+    Column("score_ns", Double, nullable=False),
+    Column("score_low_ns", Double),
+    Column("score_high_ns", Double),
+    sqlite_with_rowid=False,  # the rows of a class lie side by side
+)
+
+user_standings = Table(
+    "user_standings",
+    metadata,
+    Column("class_id", Integer, primary_key=True, autoincrement=False),
+    Column("user_name", Text, primary_key=True),
+    Column("submission_id", Integer, nullable=False),
+    Column("evaluation_id", Integer, nullable=False),
+    Column("score_ns", Double, nullable=False),
+    Column("score_low_ns", Double),
+    Column("score_high_ns", Double),
+    Column("runs", Integer, nullable=False),  # of the source that stands
+    Column("all_runs", Integer, nullable=False),  # of every source of the user
+    Column("last_evaluation_id", Integer, nullable=False),
+    Index(None, "class_id", "score_ns"),
 )

@@ -1,6 +1,7 @@
 """Writing the store, as the evaluation goes: every call is one committed transaction.
 
-Killing the process at any moment leaves a store that opens and holds every call that returned.
+Killing the process at any moment, or losing the connection to a server, leaves a store that opens and holds every call
+that returned.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import hashlib
 import json
 import sqlite3
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -24,19 +25,20 @@ from sqlalchemy.pool import NullPool
 from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
 from harness.measure.scoring import evaluation_score
-from harness.store import codec, schema
-from harness.store.location import BUSY_TIMEOUT_S, database_url, explain, sqlite_path
+from harness.store import codec, queries, schema, standings
+from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
+from harness.store.location import BUSY_TIMEOUT_S, Location, explain, location
 from harness.store.migrate import upgrade
 from harness.store.process import this_process
-from harness.store.reading import check_version, connect_sqlite, mark_interrupted
+from harness.store.reading import check_version, is_database_error, mark_interrupted
 
 
 class Store:
     """The writing side. Use `Store.open()`, and `close()` or a `with` block."""
 
-    def __init__(self, engine: Engine, where: str) -> None:
+    def __init__(self, engine: Engine, place: Location) -> None:
         self._engine = engine
-        self._where = where
+        self._place = place
 
     @classmethod
     def open(cls, url: str | None = None) -> Store:
@@ -44,17 +46,21 @@ class Store:
 
         Raises MachineError, with nothing changed, when it can't be written, is damaged, or is of a newer version.
         """
-        path = sqlite_path(url or database_url())
+        place = location(url)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if path.exists():
-                _prepare_existing(path)
-            engine = _engine(path)
+            if place.path is not None:
+                place.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if place.path is None or place.path.exists():
+                _prepare_existing(place)
+            engine = _engine(place)
             with engine.begin() as connection:
                 upgrade(connection)
-        except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-            raise explain(error, str(path)) from error
-        return cls(engine, str(path))
+                _complete(_plain(connection))
+        except Exception as error:
+            if isinstance(error, OSError | SQLAlchemyError) or is_database_error(error):
+                raise explain(error, place) from error
+            raise
+        return cls(engine, place)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -75,6 +81,8 @@ class Store:
             sha256 = hashlib.sha256(source_text.encode("utf-8")).hexdigest()
         except UnicodeEncodeError as error:
             raise RequestError("the file is not UTF-8 text", where=file_name) from error
+        if "\x00" in source_text:
+            raise RequestError("the file holds a NUL character, which no source may", where=file_name)
         with self._transaction() as connection:
             known = connection.execute(select(schema.sources.c.sha256).where(schema.sources.c.sha256 == sha256))
             if known.first() is None:
@@ -83,8 +91,8 @@ class Store:
                 connection,
                 schema.submissions,
                 leaderboard=leaderboard,
-                user_name=user,
-                file_name=file_name,
+                user_name=codec.storable_text(user),
+                file_name=codec.storable_text(file_name),
                 source_sha256=sha256,
                 created_at=_now(),
                 gpus=json.dumps(list(gpus)),
@@ -115,7 +123,8 @@ class Store:
             )
 
     def finish_evaluation(self, evaluation_id: int, outcome: EvaluationOutcome) -> None:
-        """Record how it ended, with the score that `harness.measure` derives from the recorded cases."""
+        """Record how it ended, with the score that `harness.measure` derives from the recorded cases, and what follows
+        from that for the rankings."""
         evaluations, case_results = schema.evaluations, schema.case_results
         with self._transaction() as connection:
             row = connection.execute(select(evaluations).where(evaluations.c.id == evaluation_id)).mappings().one()
@@ -128,6 +137,7 @@ class Store:
                 .where(evaluations.c.id == evaluation_id)
                 .values(**codec.outcome_columns(outcome), **codec.score_columns(score), finished_at=_now())
             )
+            standings.record(_plain(connection), evaluation_id)
 
     def keep_techniques(self, sha256: str, extractor_version: int, findings: str) -> None:
         """Record what an extractor read from a recorded source, as JSON text; nothing when that is there already."""
@@ -180,6 +190,7 @@ class Store:
                     f"submission {submission_id} is being evaluated",
                     hint="Delete it when the evaluation has ended, or stop that first.",
                 )
+            standings.forget(_plain(connection), submission_id)
             connection.execute(delete(cases).where(cases.c.evaluation_id.in_(select(evaluations.c.id).where(of_it))))
             connection.execute(delete(evaluations).where(of_it))
             for table in (schema.notes, schema.tags):
@@ -194,39 +205,66 @@ class Store:
         try:
             with self._engine.begin() as connection:
                 yield connection
-        except SQLAlchemyError as error:
-            raise explain(error, self._where) from error
+        except Exception as error:
+            if isinstance(error, SQLAlchemyError) or is_database_error(error):
+                raise explain(error, self._place) from error
+            raise
 
 
-def _prepare_existing(path: Path) -> None:
+def _prepare_existing(place: Location) -> None:
     """Refuse what is not ours before anything is written; mark what was cut off."""
-    connection = connect_sqlite(path)
+    db = connect(place)
     try:
-        if check_version(connection, path):
-            mark_interrupted(connection)
+        if check_version(db, place):
+            mark_interrupted(db)
     finally:
-        connection.close()
+        db.close()
 
 
-def _engine(path: Path) -> Engine:
+def _complete(db: Database) -> None:
+    """What a new or migrated store lacks, its name and the tables that rankings are read from; and what a bulk write
+    that was cut off left undone."""
+    if db.value(queries.INFO, {"key": "store_id"}) is None:
+        db.run(queries.SET_INFO, {"key": "store_id", "value": str(uuid.uuid4())})
+    if db.value(queries.INFO, {"key": "standings"}) != standings.VERSION:
+        standings.rebuild(db)
+    for class_id in standings.stale_classes(db):
+        standings.refresh_class(db, class_id)
+
+
+def _engine(place: Location) -> Engine:
     # No pool: between calls there is no open descriptor that a forked worker could inherit.
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)), poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}
-    )
-
-    @event.listens_for(engine, "connect")
-    def _configure(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # transactions are ours to begin, below, schema changes included
-        connection.execute("PRAGMA foreign_keys = ON")
-        _use_wal(connection)
+    if place.dsn is not None:
+        dsn = place.dsn
+        engine = create_engine(
+            "postgresql+psycopg://", poolclass=NullPool, creator=lambda: connect_postgres(dsn, autocommit=False)
+        )
+    else:
+        engine = create_engine(
+            URL.create("sqlite", database=str(place.path)), poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}
+        )
+        event.listen(engine, "connect", _configure_sqlite)
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         # A transaction that reads first and writes later may fail at once when another wrote in between; one that
         # takes the write lock at its start waits for it.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        for statement in postgres_write_lock() if place.dsn is not None else ("BEGIN IMMEDIATE",):
+            connection.exec_driver_sql(statement)
 
     return engine
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    connection.isolation_level = None  # transactions are ours to begin, in `_begin`, schema changes included
+    connection.execute("PRAGMA foreign_keys = ON")
+    _use_wal(connection)
+
+
+def _plain(connection: Connection) -> Database:
+    """The driver's connection below SQLAlchemy's, in the same transaction."""
+    driver = connection.connection.driver_connection
+    return of_sqlite(driver) if isinstance(driver, sqlite3.Connection) else of_psycopg(driver)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

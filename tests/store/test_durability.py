@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,10 @@ from harness.evaluation.record import (
     Status,
 )
 from harness.store import Store, best_score_ns, open_reader, queries
+from harness.store.database import Database
 from harness.store.process import ProcessIdentity, is_gone, this_process
 
+Opener = Callable[[], Database]
 HEADER = EvaluationHeader(
     Mode.TEST,
     Protocol.SEALED,
@@ -63,7 +66,7 @@ def writer(user: str, cases: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("reap", [True, False], ids=["reaped", "zombie"])
-def test_killed_writer_leaves_its_finished_cases(home: Path, reap: bool) -> None:
+def test_killed_writer_leaves_its_finished_cases(home: Path, raw: Opener, reap: bool) -> None:
     process = writer("ada", 100_000)
     assert process.stdout is not None
     submission = int(process.stdout.readline())
@@ -82,13 +85,13 @@ def test_killed_writer_leaves_its_finished_cases(home: Path, reap: bool) -> None
     assert cut.outcome.reason.code is ReasonCode.INTERRUPTED
     assert [case.index for case in cut.cases] == list(range(len(cut.cases)))
     assert len(cut.cases) >= seen + 1
-    connection = sqlite3.connect(home / "harness.sqlite3")
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
+    db = raw()
+    if not db.postgres:
+        assert db.value("PRAGMA integrity_check") == "ok"
     process.wait()
 
 
-def test_a_writer_also_closes_the_books_of_the_dead(home: Path) -> None:
+def test_a_writer_also_closes_the_books_of_the_dead(home: Path, raw: Opener) -> None:
     process = writer("ada", 100_000)
     assert process.stdout is not None
     process.stdout.readline()
@@ -96,19 +99,14 @@ def test_a_writer_also_closes_the_books_of_the_dead(home: Path) -> None:
     process.wait()
     process.stdout.close()
     Store.open().close()
-    connection = sqlite3.connect(home / "harness.sqlite3")
-    assert connection.execute("SELECT status FROM evaluations").fetchall() == [("interrupted",)]
-    connection.close()
+    assert raw().tuples("SELECT status FROM evaluations") == [("interrupted",)]
 
 
-def test_an_evaluation_that_was_given_up_too_early_may_still_finish(home: Path) -> None:
+def test_an_evaluation_that_was_given_up_too_early_may_still_finish(home: Path, raw: Opener) -> None:
     """Two hosts of one name may share a database; the process that does the work has the last word."""
     with Store.open() as store:
         evaluation = store.begin_evaluation(store.add_submission("b", "ada", "a.py", "pass"), HEADER)
-        connection = sqlite3.connect(home / "harness.sqlite3")
-        connection.execute(queries.MARK_INTERRUPTED, {"id": evaluation, "message": "gone"})
-        connection.commit()
-        connection.close()
+        assert raw().run(queries.MARK_INTERRUPTED, {"id": evaluation, "message": "gone"}) == 1
         store.finish_evaluation(evaluation, EvaluationOutcome(Status.PASSED, None))
     with open_reader() as reader:
         row = reader.evaluation(evaluation)
@@ -128,7 +126,7 @@ def test_writers_that_meet_on_a_new_store(home: Path) -> None:
             assert len(reader.evaluations(row.id)[0].cases) == 20
 
 
-def test_nothing_stays_open_between_calls(home: Path) -> None:
+def test_nothing_stays_open_between_calls(sqlite_home: Path) -> None:
     """A worker forked from the supervisor must not inherit the store."""
     with Store.open() as store:
         store.add_submission("b", "ada", "a.py", "pass")
@@ -157,19 +155,19 @@ def both_fail(error: type[HarnessError], match: str) -> None:
         Store.open()
 
 
-def test_a_file_that_is_no_database(home: Path) -> None:
-    file = home / "harness.sqlite3"
+def test_a_file_that_is_no_database(sqlite_home: Path) -> None:
+    file = sqlite_home / "harness.sqlite3"
     file.write_text("not a database, but something that somebody may want to keep\n" * 50)
     before = file.read_bytes()
     both_fail(MachineError, "not a SQLite database")
     assert file.read_bytes() == before
 
 
-def test_a_damaged_database(home: Path) -> None:
+def test_a_damaged_database(sqlite_home: Path) -> None:
     with Store.open() as store:
         for number in range(50):
             store.add_submission("b", "ada", "a.py", f"# {number}\n" * 100)
-    file = home / "harness.sqlite3"
+    file = sqlite_home / "harness.sqlite3"
     content = bytearray(file.read_bytes())
     content[100:4096] = b"\xff" * (4096 - 100)  # the page that says what tables there are
     file.write_bytes(content)
@@ -177,28 +175,25 @@ def test_a_damaged_database(home: Path) -> None:
     assert file.read_bytes() == bytes(content)
 
 
-def test_somebody_elses_database(home: Path) -> None:
-    connection = sqlite3.connect(home / "harness.sqlite3")
+def test_somebody_elses_database(sqlite_home: Path) -> None:
+    connection = sqlite3.connect(sqlite_home / "harness.sqlite3")
     connection.execute("CREATE TABLE theirs (x)")
     connection.commit()
     connection.close()
-    before = (home / "harness.sqlite3").read_bytes()
+    before = (sqlite_home / "harness.sqlite3").read_bytes()
     both_fail(MachineError, "something else than a harness store")
-    assert (home / "harness.sqlite3").read_bytes() == before
+    assert (sqlite_home / "harness.sqlite3").read_bytes() == before
 
 
-def test_a_newer_store_is_left_alone(home: Path) -> None:
+def test_a_newer_store_is_left_alone(home: Path, raw: Opener) -> None:
     with Store.open() as store:
         store.add_submission("b", "ada", "a.py", "pass")
-    connection = sqlite3.connect(home / "harness.sqlite3")
-    connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.commit()
-    connection.close()
+    raw().run("UPDATE alembic_version SET version_num = '9999'")
     both_fail(MachineError, "written by a newer harness .schema 9999")
 
 
-def test_an_empty_file_becomes_a_store(home: Path) -> None:
-    (home / "harness.sqlite3").touch()
+def test_an_empty_file_becomes_a_store(sqlite_home: Path) -> None:
+    (sqlite_home / "harness.sqlite3").touch()
     with open_reader() as reader:
         assert reader.leaderboards() == []
     with Store.open() as store:
@@ -234,7 +229,7 @@ def test_a_store_that_may_not_be_written() -> None:
         assert Path(folder, "harness.sqlite3").read_bytes() == before
 
 
-@pytest.mark.parametrize("url", ["postgresql://ada:secret@host/db", "harness.sqlite3", "sqlite:///", "sqlite://"])
+@pytest.mark.parametrize("url", ["mysql://ada:secret@host/db", "harness.sqlite3", "sqlite:///", "sqlite://"])
 def test_databases_that_are_not_supported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_DATABASE_URL", url)
     with pytest.raises(RequestError, match="not supported") as caught:

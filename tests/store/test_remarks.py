@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,19 @@ from harness.evaluation.record import (
     Status,
 )
 from harness.store import Store, open_reader
+from harness.store.database import connect
+from harness.store.location import location
 
 HEADER = EvaluationHeader(
     Mode.TEST, Protocol.SEALED, GridName.CPU, Device("cpu", "one"), IsolationLevel.NONE, False, 1, {}, "", 1
 )
 
 
-def counts(home: Path) -> dict[str, int]:
-    connection = sqlite3.connect(home / "harness.sqlite3")
+def counts() -> dict[str, int]:
+    db = connect(location())
     tables = ("sources", "submissions", "evaluations", "case_results", "notes", "tags", "techniques")
-    found = {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
-    connection.close()
+    found = {table: db.value(f"SELECT count(*) FROM {table}") for table in tables}
+    db.close()
     return found
 
 
@@ -79,9 +80,9 @@ def test_deletion_leaves_nothing_of_it_and_all_of_the_others(home: Path) -> None
             store.add_note(submission, "x")
             store.change_tags(submission, add=["t"])
         store.delete_submission(first)
-        assert counts(home) == dict.fromkeys(counts(home), 1)
+        assert counts() == dict.fromkeys(counts(), 1)
         store.delete_submission(second)
-        assert set(counts(home).values()) == {0}
+        assert set(counts().values()) == {0}
         with pytest.raises(RequestError, match="no submission 1"):
             store.delete_submission(first)
         assert evaluated(store, "pass") == second + 1  # an id is never used twice

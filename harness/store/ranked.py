@@ -1,0 +1,186 @@
+"""Reading rankings from the derived tables: as many rows as a screen shows, whatever the size of the store.
+
+A class whose standings are behind (see `harness.store.standings`) is read from its runs, slower and just as right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from harness.boards.board import GridName
+from harness.evaluation.record import IsolationLevel, Protocol, ReasonCode
+from harness.measure.ranking import Entry, Rank, RankClass, ranks
+from harness.store import codec, queries, standings
+from harness.store.database import Database, Row
+from harness.store.location import unisolated_allowed
+
+NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class BoardClass:
+    """Scores of a board that may be ranked together; `unranked` is the reason why they are not, None when they are."""
+
+    id: int
+    rank_class: RankClass
+    unranked: ReasonCode | None
+    stale: bool
+
+    @property
+    def ranks(self) -> bool:
+        """Whether these scores make a ranking, by the rules and by what the store's owner allows."""
+        return self.unranked is None or (self.unranked is ReasonCode.NOT_ISOLATED and unisolated_allowed())
+
+
+def classes(db: Database, leaderboard: str) -> list[BoardClass]:
+    """The classes of a board that have scores, the one used last first."""
+    return [
+        BoardClass(
+            row["id"],
+            rank_class_of(row),
+            ReasonCode(row["unranked"]) if row["unranked"] else None,
+            bool(row["stale"]),
+        )
+        for row in db.rows(queries.CLASSES_OF_BOARD, {"leaderboard": leaderboard})
+    ]
+
+
+def rank_class_of(row: Row) -> RankClass:
+    return RankClass(
+        leaderboard=row["leaderboard"],
+        grid=GridName(row["grid"]),
+        device_kind=row["device_kind"],
+        device=row["device_name"],
+        protocol=Protocol(row["protocol"]),
+        isolation=IsolationLevel(row["isolation"]),
+    )
+
+
+def best_of_users(db: Database, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
+    """The best source of each user, fastest first, at most `limit`; and how many users there are."""
+    if of.stale:
+        sources = [(user, *standings.best(runs)) for user, runs in _by_user(db, queries.RUNS_OF_CLASS, of)]
+        return _entries(db, of, sources, limit), len(sources)
+    rows = db.rows(queries.STANDINGS, {"class_id": of.id, "limit": NO_LIMIT if limit is None else limit})
+    total = len(rows) if limit is None else db.tuples(queries.COUNT_STANDINGS, {"class_id": of.id})[0][0]
+    return [_entry(row, of) for row in rows], total
+
+
+def all_sources(db: Database, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
+    """Every source of every user, fastest first, at most `limit`; and how many there are."""
+    sources = [
+        (user, *source)
+        for user, runs in _by_user(db, queries.RUNS_OF_CLASS, of)
+        for source in standings.pooled_sources(runs)
+    ]
+    return _entries(db, of, sources, limit), len(sources)
+
+
+def best_scores(db: Database, of: BoardClass) -> dict[str, float]:
+    """The score in nanoseconds that each user stands with."""
+    if of.stale:
+        return {user: standings.best(runs)[1].value_ns for user, runs in _by_user(db, queries.RUNS_OF_CLASS, of)}
+    return dict(db.tuples(queries.STANDING_SCORES, {"class_id": of.id}))
+
+
+def ranks_before(db: Database, of: BoardClass, moment: datetime) -> dict[str, Rank]:
+    """The rank that each user had at a moment, by what had ended before it."""
+    runs_then = _by_user(db, queries.RUNS_BEFORE, of, moment=codec.time_text(moment))
+    scores = {user: standings.best(runs)[1].value_ns for user, runs in runs_then}
+    return dict(zip(scores, ranks(list(scores.values()), of.rank_class.delta), strict=True))
+
+
+def rank_of(db: Database, of: BoardClass, user: str, score_ns: float) -> Rank:
+    """The rank that a score of a user holds by itself: against the best of every other user."""
+    others = [score for other, score in best_scores(db, of).items() if other != user]
+    return ranks([score_ns, *others], of.rank_class.delta)[0]
+
+
+def entries(db: Database, of: BoardClass) -> list[Entry]:
+    """Every run of a class, by itself."""
+    return [_entry(row, of) for row in db.rows(queries.ENTRIES, {"class_id": of.id})]
+
+
+def count_runs(db: Database, of: BoardClass) -> int:
+    """How many evaluations have a score in a class."""
+    if of.stale:
+        return int(db.value(queries.COUNT_RUNS, {"class_id": of.id}))
+    return int(db.tuples(queries.COUNT_STANDINGS, {"class_id": of.id})[0][1])
+
+
+def standing_of(db: Database, of: BoardClass, user: str) -> tuple[float, int] | None:
+    """The score in nanoseconds that a user stands with, and their latest evaluation in the class."""
+    who = {"class_id": of.id, "user": user}
+    if not of.stale:
+        found = db.tuples(queries.STANDING_OF_USER, who)
+        return found[0] if found else None
+    runs = db.tuples(queries.RUNS_OF_USER, who)
+    return (standings.best(runs)[1].value_ns, max(run[1] for run in runs)) if runs else None
+
+
+def _by_user(db: Database, query: str, of: BoardClass, **parameters: str) -> Iterator[tuple[str, list[Any]]]:
+    rows = db.tuples(query, {"class_id": of.id, **parameters})
+    for user, runs in groupby(rows, key=itemgetter(0)):
+        yield user, [run[1:] for run in runs]
+
+
+def _entries(db: Database, of: BoardClass, sources: Iterable[Any], limit: int | None) -> list[Entry]:
+    """Entries of (user, latest run, figure, runs), with what only the submissions know looked up for those shown."""
+    shown = sorted(sources, key=lambda source: (source[2].value_ns, source[1][1]))[:limit]
+    ids = sorted({source[1][2] for source in shown})
+    details = {row[0]: row[1:] for some in _chunks(ids) for row in db.tuples(_details_of(len(some)), _numbered(some))}
+    return [
+        Entry(
+            rank_class=of.rank_class,
+            user=user,
+            source_sha256=latest[0],
+            submission_id=latest[2],
+            evaluation_id=latest[1],
+            file_name=details[latest[2]][0],
+            created_at=_moment(details[latest[2]][1]),
+            score=figure,
+            runs=runs,
+        )
+        for user, latest, figure, runs in shown
+    ]
+
+
+def _chunks(ids: list[int]) -> Iterator[list[int]]:
+    for begin in range(0, len(ids), 500):
+        yield ids[begin : begin + 500]
+
+
+def _details_of(count: int) -> str:
+    names = ", ".join(f":n{number}" for number in range(count))
+    return f"SELECT id, file_name, created_at FROM submissions WHERE id IN ({names})"
+
+
+def _numbered(ids: list[int]) -> dict[str, int]:
+    return {f"n{number}": each for number, each in enumerate(ids)}
+
+
+def _entry(row: Row, of: BoardClass) -> Entry:
+    figure = codec.score_of(row)
+    assert figure is not None
+    return Entry(
+        rank_class=of.rank_class,
+        user=row["user_name"],
+        source_sha256=row["source_sha256"],
+        submission_id=row["submission_id"],
+        evaluation_id=row["evaluation_id"],
+        file_name=row["file_name"],
+        created_at=_moment(row["created_at"]),
+        score=figure,
+        runs=row["runs"],
+    )
+
+
+def _moment(text: str) -> datetime:
+    moment = codec.time_of(text)
+    assert moment is not None
+    return moment
