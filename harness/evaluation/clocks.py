@@ -102,8 +102,8 @@ class SocketClock:
             self._await_done(time.monotonic() + timeout_s, timeout_s)
             t1 = time.perf_counter_ns()
         answer = self.worker.answer(timeout_s)
-        t2 = time.perf_counter_ns()
         self.worker.freeze()
+        t2 = time.perf_counter_ns()
         output = snapshot()
         t3 = time.perf_counter_ns()
         return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, False, answer), output

@@ -10,8 +10,9 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 
-from harness.sandbox.processes import pids_below
+from harness.sandbox.processes import pids_below, read_process
 
 FREEZE_TIMEOUT_S = 5.0
 _AT_REST = b"TtZXx"
@@ -30,6 +31,8 @@ class Freezer:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._ran: Ran | None = None
+        self._known: dict[int, int] = {}
+        """Processes of the last freeze with the time each started, since a pid may be another's by now."""
 
     @property
     def frozen(self) -> bool:
@@ -38,29 +41,32 @@ class Freezer:
     def freeze(self) -> None:
         """Stop all; returns when every thread rests. Does nothing when frozen already. Raises FreezeError."""
         deadline = time.monotonic() + FREEZE_TIMEOUT_S
+        if self._ran is None:
+            _signal((pid for pid in self._known if self._started(pid) == self._known[pid]), signal.SIGSTOP)
         while self._ran is None:
             ran, moving = self._look()
             if not moving:
-                self._ran = ran
+                self._ran, self._known = ran, {process: self._started(process) for process, _ in ran}
                 return
-            for process in moving:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(process, signal.SIGSTOP)
+            _signal(moving, signal.SIGSTOP)
             if time.monotonic() > deadline:
                 raise FreezeError(f"the worker could not be stopped within {FREEZE_TIMEOUT_S:g} s")
 
     def thaw(self) -> None:
         """Continue all. Does nothing when not frozen."""
         if self._ran is not None:
-            frozen, self._ran = self._ran, None
-            for process in {process for process, _ in frozen}:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(process, signal.SIGCONT)
+            self._ran = None
+            _signal(self._known, signal.SIGCONT)
 
     def check(self) -> None:
         """Raise FreezeError if anything ran since `freeze`."""
         if self._ran is not None and self._look()[0] != self._ran:
             raise FreezeError("something of the worker ran while it was stopped")
+
+    @staticmethod
+    def _started(pid: int) -> int:
+        process = read_process(pid)
+        return -1 if process is None else process.started
 
     def _look(self) -> tuple[Ran, set[int]]:
         """What every thread below has run, and the processes of which a thread does not rest."""
@@ -74,6 +80,12 @@ class Freezer:
                         moving.add(process)
                     ran[process, int(name)] = _read(f"/proc/{process}/task/{name}/schedstat") or stat
         return ran, moving
+
+
+def _signal(processes: Iterable[int], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
 
 
 def _read(path: str) -> bytes:
