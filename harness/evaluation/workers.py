@@ -98,7 +98,8 @@ class ForkServer:
 
     def spawn(self, folder: Path, environment: Mapping[str, str], log: Path, sandbox: SandboxPlan) -> WorkerProcess:
         """Fork a worker whose working folder is `folder` and whose output goes to `log`."""
-        self.wait_ready()
+        with self._turn:
+            self.wait_ready()
         ours, theirs = channel_pair()
         log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         request = {
@@ -107,10 +108,11 @@ class ForkServer:
             "cwd": str(folder),
             "sandbox": sandbox.to_dict(),
         }
-        self._channel.send(request, [theirs.fileno(), log_fd])
+        with self._turn:
+            self._channel.send(request, [theirs.fileno(), log_fd])
+            pid: int = self._channel.receive(START_TIMEOUT_S)["pid"]
         theirs.close()
         os.close(log_fd)
-        pid: int = self._channel.receive(START_TIMEOUT_S)["pid"]
         return WorkerProcess(pid, ours, log, sandbox, lambda timeout_s: self.exit_status(pid, timeout_s))
 
     def exit_status(self, pid: int, timeout_s: float) -> int | None:
