@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from harness.boards.board import CaseValue, Spec, format_spec, format_value
+from harness.evaluation.record import Protocol
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval
 
@@ -86,6 +87,8 @@ def format_moment(moment: datetime) -> str:
 
 def format_class(rank_class: RankClass) -> str:
     """One line that says what a figure may be compared with."""
+    if rank_class.protocol is Protocol.HOSTED:
+        return f"imported · {printable(rank_class.device)} · as published by the hosted service, not measured here"
     return (
         f"{rank_class.grid.value} grid · {rank_class.device_kind} {printable(rank_class.device)} · "
         f"protocol {rank_class.protocol.value} · isolation {rank_class.isolation.value}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,16 +15,9 @@ from harness.cli.formatting import format_class, format_moment, format_spread, f
 from harness.cli.lookup import recorded_board
 from harness.cli.report import plain_table, write
 from harness.evaluation.record import IsolationLevel, ReasonCode
-from harness.measure.ranking import (
-    Entry,
-    Rank,
-    RankClass,
-    best_per_user,
-    fastest_first,
-    pool_by_source,
-    ranks,
-)
-from harness.store import open_reader
+from harness.measure.ranking import Entry, Rank, RankClass, ranks
+from harness.store import Reader, open_reader
+from harness.store.ranked import BoardClass
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,24 +27,45 @@ _UNRANKED_WORDS = {
     ReasonCode.INTERPRETED: "ran by an interpreter",
     ReasonCode.UNSEALED_PROTOCOL: "by a protocol whose verdict a submission can forge",
     ReasonCode.CASES_LEFT_OUT: "with cases left out",
+    ReasonCode.IMPORTED: "published by the hosted service (--imported shows them)",
 }
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """One class's table."""
+    """One class's table: the rows shown and how many there are. `before` has the ranks at an earlier moment, by user;
+    None when nobody asked."""
 
     rank_class: RankClass
     entries: Sequence[Entry]
     ranks: Sequence[Rank]
+    total: int
+    before: Mapping[str, Rank] | None
+
+
+class Moment(click.ParamType):
+    """A date or a date with a time, as ISO 8601 writes them; local time unless it names a zone."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+            return moment.astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"'{value}' is no date; write one such as 2026-11-01 or 2026-11-01T18:30.", param, ctx)
 
 
 @click.command()
 @click.argument("board")
 @click.option("--all", "show_all", is_flag=True, help="Every source of every user, not only each user's best.")
+@click.option("--since", type=Moment(), metavar="DATE", help="Show what rank each user had then.")
+@click.option("--imported", is_flag=True, help="Show imported results too, ranked among themselves.")
 @click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Rows a table; 0 for all.")
 @json_option
-def leaderboard_command(board: str, show_all: bool, limit: int, as_json: bool) -> None:
+def leaderboard_command(
+    board: str, show_all: bool, since: datetime | None, imported: bool, limit: int, as_json: bool
+) -> None:
     """Show a board's ranking.
 
     Scores are ranked only among those of the same grid, device, protocol and isolation. A user stands with the best of
@@ -58,52 +73,60 @@ def leaderboard_command(board: str, show_all: bool, limit: int, as_json: bool) -
 
     \b
     harness leaderboard cholesky
+    harness leaderboard cholesky --since 2026-11-01
     harness leaderboard cholesky --all --json
     """
+    if show_all and since is not None:
+        raise click.UsageError("--since compares users' ranks, --all ranks sources: give one of the two.")
+    rows = None if as_json or not limit else limit
     with open_reader() as reader:
         name = recorded_board(reader, board)
-        entries = reader.entries(name)
+        rankings = [
+            _ranking(reader, of, show_all, since, rows)
+            for of in reader.board_classes(name)
+            if of.ranks or (imported and of.unranked is ReasonCode.IMPORTED)
+        ]
         unranked = reader.unranked(name)
-    rankings = _rankings(entries, show_all)
+    if imported:
+        unranked.pop(ReasonCode.IMPORTED, None)
     if as_json:
-        print_json(_document(name, rankings, unranked))
+        print_json(_document(name, rankings, unranked, since))
         return
     console = stdout_console()
     write(console, printable(name), style="bold")
     if not rankings:
         write(console, f"No ranked submission yet. `harness submit FILE --leaderboard {name}` makes the first.")
     for ranking in rankings:
-        mark = ", NOT ISOLATED" if ranking.rank_class.isolation is IsolationLevel.NONE else ""
+        rank_class = ranking.rank_class
+        mark = ", NOT ISOLATED" if rank_class.isolation is IsolationLevel.NONE else ""
         console.print()
-        write(console, format_class(ranking.rank_class) + mark)
-        console.print(_table(ranking, limit or len(ranking.entries)))
-        if limit and len(ranking.entries) > limit:
-            write(console, f"… {len(ranking.entries) - limit} slower; --limit 0 shows them", style="dim")
-        write(
-            console,
-            f"scores within {100 * ranking.rank_class.delta:.2g} % share a rank (assumed noise between runs)",
-            style="dim",
-        )
+        write(console, format_class(rank_class) + mark)
+        console.print(_table(ranking, since))
+        if ranking.total > len(ranking.entries):
+            write(console, f"… {ranking.total - len(ranking.entries)} slower; --limit 0 shows them", style="dim")
+        if rank_class.delta:
+            noise = f"scores within {100 * rank_class.delta:.2g} % share a rank (assumed noise between runs)"
+            write(console, noise, style="dim")
     for reason, count in unranked.items():
         write(console, f"not ranked: {count} {_UNRANKED_WORDS.get(reason, reason.value)}", style="yellow")
 
 
-def _rankings(entries: Sequence[Entry], show_all: bool) -> list[Ranking]:
-    classes = dict.fromkeys(entry.rank_class for entry in reversed(entries))  # the one used last comes first
-    rankings = []
-    for rank_class in classes:
-        of_class = [entry for entry in entries if entry.rank_class == rank_class]
-        shown = fastest_first(pool_by_source(of_class)) if show_all else best_per_user(of_class)
-        places = ranks([entry.score.value_ns for entry in shown], rank_class.delta)
-        rankings.append(Ranking(rank_class, shown, places))
-    return rankings
+def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | None, limit: int | None) -> Ranking:
+    # One row more than is shown: it may tie with the last one that is.
+    asked = None if limit is None else limit + 1
+    entries, total = reader.all_sources(of, asked) if show_all else reader.best_of_users(of, asked)
+    places = ranks([entry.score.value_ns for entry in entries], of.rank_class.delta)
+    before = None if since is None else reader.ranks_before(of, since)
+    return Ranking(of.rank_class, entries[:limit], places[:limit], total, before)
 
 
-def _table(ranking: Ranking, rows: int) -> Table:
+def _table(ranking: Ranking, since: datetime | None) -> Table:
     from rich.text import Text
 
     table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
+    if since is not None:
+        table.add_column(f"{since:%b %d}", justify="right", no_wrap=True)
     table.add_column("user", overflow="fold")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("95 %", justify="right", no_wrap=True)
@@ -111,9 +134,11 @@ def _table(ranking: Ranking, rows: int) -> Table:
     table.add_column("id", justify="right", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)
-    for entry, rank in zip(ranking.entries[:rows], ranking.ranks[:rows], strict=True):
+    for entry, rank in zip(ranking.entries, ranking.ranks, strict=True):
+        movement = [] if ranking.before is None else [_movement(ranking.before.get(entry.user), rank)]
         table.add_row(
             str(rank) if rank.tied else f"{rank} ",
+            *movement,
             Text(printable(entry.user)),
             format_time(entry.score),
             format_spread(entry.score),
@@ -125,9 +150,19 @@ def _table(ranking: Ranking, rows: int) -> Table:
     return table
 
 
-def _document(name: str, rankings: Sequence[Ranking], unranked: dict[ReasonCode, int]) -> dict[str, Any]:
+def _movement(before: Rank | None, now: Rank) -> str:
+    """The rank then, and the way that it has moved since."""
+    if before is None:
+        return "new"
+    return f"{before.number} {'↑' if now.number < before.number else '↓' if now.number > before.number else ' '}"
+
+
+def _document(
+    name: str, rankings: Sequence[Ranking], unranked: Mapping[ReasonCode, int], since: datetime | None
+) -> dict[str, Any]:
     return {
         "leaderboard": name,
+        "since": None if since is None else since.isoformat(),
         "rankings": [
             {
                 "grid": ranking.rank_class.grid.value,
@@ -139,6 +174,7 @@ def _document(name: str, rankings: Sequence[Ranking], unranked: dict[ReasonCode,
                     {
                         "rank": rank.number,
                         "tied": rank.tied,
+                        "rank_then": _number(ranking.before, entry.user),
                         "user": entry.user,
                         "score_us": figure_us(entry.score),
                         "score_ci_us": interval_us(entry.score),
@@ -156,3 +192,7 @@ def _document(name: str, rankings: Sequence[Ranking], unranked: dict[ReasonCode,
         ],
         "unranked": {reason.value: count for reason, count in unranked.items()},
     }
+
+
+def _number(before: Mapping[str, Rank] | None, user: str) -> int | None:
+    return None if before is None or user not in before else before[user].number
