@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import random
-import tempfile
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from harness.boards.board import Board, Language, Spec, Work, format_spec
 from harness.boards.isolation import OwnModules
 from harness.boards.task_files import write_task_files
 from harness.errors import MachineError, RequestError
+from harness.scratch import Scratch
 
 __all__ = ["BoardCodeError", "Reference", "write_task_files"]
 
@@ -41,8 +42,9 @@ class Reference:
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self._folder = tempfile.TemporaryDirectory(prefix=f"harness-{board.name}-")
-        self.folder = Path(self._folder.name)
+        scratch = Scratch.make("harness-board-")
+        weakref.finalize(self, scratch.remove)
+        self.folder = scratch.path
         """Where the board's files lie under the task's own names; removed with this object."""
         self._modules = OwnModules(self.folder, [file.name for file in board.files])
         self._lint_module: ModuleType | None = None

@@ -25,6 +25,7 @@ from harness.evaluation.record import (
     Event,
     IsolationLevel,
     Mode,
+    Notice,
     Progress,
     Protocol,
     Reason,
@@ -268,6 +269,8 @@ def _line(console: Console, event: Event) -> None:
         console.print(
             f"{event.mode} on {event.device.name}, {event.grid} grid, isolation {event.isolation}{interpreted}"
         )
+    if isinstance(event, Notice):
+        console.print(f"warning: {event.text}", markup=False, soft_wrap=True)
     if isinstance(event, CaseResult):
         figure = case_figure(event.samples)
         took = f"  {figure.value_ns / 1e3:,.1f} µs" if figure is not None and event.status is Status.PASSED else ""

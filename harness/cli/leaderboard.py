@@ -105,7 +105,7 @@ def leaderboard_command(
         if ranking.total > len(ranking.entries):
             write(console, f"… {ranking.total - len(ranking.entries)} slower; --limit 0 shows them", style="dim")
         if rank_class.delta:
-            noise = f"scores within {100 * rank_class.delta:.2g} % share a rank (assumed noise between runs)"
+            noise = f"scores within {100 * rank_class.delta:.2g} % share a rank ({rank_class.noise_words})"
             write(console, noise, style="dim")
     for reason, count in unranked.items():
         write(console, f"not ranked: {count} {_UNRANKED_WORDS.get(reason, reason.value)}", style="yellow")
@@ -157,6 +157,11 @@ def _movement(before: Rank | None, now: Rank) -> str:
     return f"{before.number} {'↑' if now.number < before.number else '↓' if now.number > before.number else ' '}"
 
 
+def calibrated_at(rank_class: RankClass) -> str | None:
+    """When the noise between runs was calibrated; None where it is assumed."""
+    return None if rank_class.noise is None else rank_class.noise.calibrated_at.isoformat()
+
+
 def _document(
     name: str, rankings: Sequence[Ranking], unranked: Mapping[ReasonCode, int], since: datetime | None
 ) -> dict[str, Any]:
@@ -170,6 +175,7 @@ def _document(
                 "protocol": ranking.rank_class.protocol.value,
                 "isolation": ranking.rank_class.isolation.value,
                 "delta": ranking.rank_class.delta,
+                "delta_calibrated_at": calibrated_at(ranking.rank_class),
                 "entries": [
                     {
                         "rank": rank.number,

@@ -16,7 +16,8 @@ from harness.cli.formatting import (
     format_time,
     printable,
 )
-from harness.evaluation.record import CaseKind, CaseResult, Mode, Reason, Status
+from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, Status
+from harness.evaluation.state import describe
 from harness.measure.statistics import case_figure
 from harness.store.rows import EvaluationRow, SubmissionRow
 
@@ -51,6 +52,8 @@ def render_evaluation(
     console.print()
     if with_notes:
         _write_notes(console, evaluation.cases)
+        if state := describe(evaluation.outcome.state):
+            write(console, f"device: {printable(state)}", style="dim")
     if evaluation.outcome.phases_s:
         parts = ", ".join(f"{printable(name)} {seconds:.1f} s" for name, seconds in evaluation.outcome.phases_s.items())
         write(console, f"time: {parts}", style="dim")
@@ -97,7 +100,7 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
             write(console, f"not ranked: {_reason_text(outcome.rank_reason)}", style="yellow")
         elif header.mode is not Mode.LEADERBOARD:
             write(console, f"not ranked: {header.mode.value} mode only looks", style="yellow")
-    if evaluation.score is not None:
+    if evaluation.score is not None and header.protocol is not Protocol.HOSTED:
         count = sum(case.kind is CaseKind.BENCHMARK for case in evaluation.cases)
         write(console, f"score: {_SCORE_WORDS[header.ranking_by.value].format(count=count)}", style="dim")
 

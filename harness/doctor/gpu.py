@@ -9,26 +9,13 @@ from typing import Any, TypeVar
 
 from harness.doctor.findings import Detail, Finding, note, ok, problem
 from harness.doctor.machine import gigabytes
+from harness.evaluation.state import clocks_locked, throttling
 
 T = TypeVar("T")
 
 OLDEST_TORCH, FIRST_TORCH_TOO_NEW = (2, 11), (2, 14)
 OTHERS_MEMORY_BYTES = 1 << 30
 """Memory in use by others that is worth a word."""
-
-# NVML's reasons for a lowered clock, by bit (nvml.h, nvmlClocksEventReasons); idling and the user's settings aside.
-THROTTLING = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "thermal slowdown by software",
-    0x40: "thermal slowdown by hardware",
-    0x80: "power brake",
-}
-
-
-def throttling(mask: int) -> list[str]:
-    """The names of the reasons in NVML's mask that slow a kernel down."""
-    return [name for bit, name in THROTTLING.items() if mask & bit]
 
 
 def by_driver() -> Iterator[Finding]:
@@ -84,6 +71,7 @@ def _device(nvml: Any, index: int, driver: str) -> Iterator[Finding]:
         "sm_clock_max_mhz": most_clock,
         "memory_clock_mhz": memory_clock,
         "throttling": None if reasons is None else throttling(reasons),
+        "clocks_locked": None if reasons is None else clocks_locked(reasons),
         "persistence": None if persistence is None else bool(persistence),
         "temperature_c": ask("nvmlDeviceGetTemperature", 0),
         "power_w": _watts(ask("nvmlDeviceGetPowerUsage")),
@@ -100,6 +88,9 @@ def _device(nvml: Any, index: int, driver: str) -> Iterator[Finding]:
     if reasons is not None and throttling(reasons):
         advice = "Figures are lower than the device gives when cool. Wait, or mend cooling or power limit."
         yield note(area, f"clocks are lowered: {', '.join(throttling(reasons))}", advice)
+    if reasons is not None and clocks_locked(reasons) is False:
+        text = "clocks are not locked: they fall when it idles, and the first calls after that are slower"
+        yield note(area, text, f"To hold them: sudo nvidia-smi -i {index} -lgc MHZ,MHZ (undone by -rgc).")
     if persistence is not None and not persistence:
         yield note(area, "persistence mode is off: the first call wakes the driver", "sudo nvidia-smi -pm 1")
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.doctor.findings import Finding, note, ok, problem
+from harness.evaluation import state
 from harness.evaluation.record import IsolationLevel
 
 OLDEST_PYTHON, FIRST_PYTHON_TOO_NEW = (3, 11), (3, 14)
@@ -58,6 +59,10 @@ def resources(store_folder: Path) -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = psutil.virtual_memory()
     yield ok("cores", f"{cores} to be used, {os.cpu_count()} in the machine", usable=cores)
+    reading = state.read("cpu")
+    if state.busy(reading):
+        text = f"{reading['load_1min']:.1f} processes wanted to run in the last minute, on {cores} cores"
+        yield note("load", text, "Figures are disturbed, those of GPUs too: end other programs first.", **reading)
     text = f"{gigabytes(memory.available)} free of {gigabytes(memory.total)}"
     details = {"available_bytes": memory.available, "total_bytes": memory.total}
     if memory.available < LITTLE_MEMORY_BYTES:

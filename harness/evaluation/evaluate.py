@@ -29,6 +29,7 @@ from harness.evaluation.record import (
     Event,
     IsolationLevel,
     Mode,
+    Notice,
     Progress,
     Reason,
     ReasonCode,
@@ -36,6 +37,7 @@ from harness.evaluation.record import (
 )
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session
+from harness.evaluation.state import StateWatch
 from harness.evaluation.workers import ForkServer, WorkerFault
 from harness.measure.speed_of_light import peaks_for
 from harness.measure.stopping import StoppingRule
@@ -76,6 +78,7 @@ class Evaluation:
         self._isolation = plan.isolation or best_level()
         self._phases = Phases()
         self._results: list[CaseResult] = []
+        self._watch = StateWatch(self._device.kind)
 
     def header(self) -> EvaluationHeader:
         """What is known before anything runs."""
@@ -101,6 +104,7 @@ class Evaluation:
         """
         yield self.header()
         harden_supervisor()
+        yield from map(Notice, self._watch.look("before"))
         with ExitStack() as stack:
             with self._phases.spent("start"):
                 host = Host(
@@ -125,6 +129,7 @@ class Evaluation:
                     self._build(host)
             for kind in CaseKind:
                 yield from self._phase(host, kind)
+            yield from map(Notice, self._watch.look("after"))  # while the device is warm
         yield self._outcome()
 
     def _any(self, kind: CaseKind) -> bool:
@@ -239,7 +244,9 @@ class Evaluation:
 
     def _outcome(self) -> EvaluationOutcome:
         status, reason = verdict(self._results)
-        return EvaluationOutcome(status, reason, self._rank_reason(status), dict(self._phases.seconds))
+        return EvaluationOutcome(
+            status, reason, self._rank_reason(status), dict(self._phases.seconds), self._watch.state
+        )
 
     def _rank_reason(self, status: Status) -> Reason | None:
         """Why a passed evaluation takes no part in the ranking."""

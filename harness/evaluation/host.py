@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from harness.boards.task_files import write_task_files
 from harness.evaluation.record import IsolationLevel
 from harness.evaluation.workers import ForkServer, WorkerProcess, start_under_bubblewrap
 from harness.sandbox import clean_environment, default_plan
+from harness.scratch import PASSABLE, Scratch
 from harness.store.location import home as store_home
 
 CODE, CACHE, HOME = "code", "cache", "home"
@@ -75,8 +75,8 @@ class Host:
     ) -> None:
         self.board, self._source, self._cuda = board, source, cuda
         self.isolation, self.logs, self._interpreted = isolation, logs, interpreted
-        self._root = Path(tempfile.mkdtemp(prefix="harness-run-"))
-        self._root.chmod(0o711)  # a worker under another uid must be able to pass through
+        self._scratch = Scratch.make("harness-run-", PASSABLE)
+        self._root = self._scratch.path
         self._server, self._owns_server = server, server is None
         self._caches: Path | None = None
         self._count = 0
@@ -90,7 +90,7 @@ class Host:
     def __exit__(self, *exc: object) -> None:
         if self._owns_server and self._server is not None:
             self._server.close()
-        shutil.rmtree(self._root, ignore_errors=True)
+        self._scratch.remove()
 
     def start(self, phase: str, *, with_submission: bool = True) -> tuple[WorkerProcess, Path]:
         """A worker in a fresh folder; its output goes to `<logs>/<n>-<phase>.log`."""

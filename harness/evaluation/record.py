@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from harness.boards.board import GridName, RankBy, Spec
 
@@ -170,6 +171,15 @@ class EvaluationOutcome:
     """Why a passed evaluation takes no part in the ranking; None when it does."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Where the wall time went, by phase name, in seconds."""
+    state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """`before` and `after`: clocks, temperature, power, load; see `harness.evaluation.state`."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning for the person who waits; nothing is derived from it."""
+
+    text: str
 
 
 @dataclass(frozen=True)
@@ -181,5 +191,5 @@ class Progress:
     total: int
 
 
-Event = EvaluationHeader | Progress | CaseResult | EvaluationOutcome
-"""What an evaluation yields: a header, then progress and case results, then one outcome."""
+Event = EvaluationHeader | Progress | Notice | CaseResult | EvaluationOutcome
+"""What an evaluation yields: a header, then progress, warnings and case results, then one outcome."""

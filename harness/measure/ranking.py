@@ -6,12 +6,13 @@ A score's own interval knows nothing of the noise between runs, so two scores wi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
 from harness.boards.board import GridName
 from harness.evaluation.record import IsolationLevel, Mode, Protocol, ReasonCode, Status
+from harness.measure.noise import Noise
 from harness.measure.statistics import Figure, Interval, median
 
 ASSUMED_DELTA = {"cuda": 0.005, "cpu": 0.03}
@@ -28,6 +29,8 @@ class RankClass:
     device: str
     protocol: Protocol
     isolation: IsolationLevel
+    noise: Noise | None = field(default=None, compare=False)
+    """The noise between runs as it was calibrated; None where it was not, and is assumed."""
 
     @property
     def delta(self) -> float:
@@ -37,7 +40,17 @@ class RankClass:
         """
         if self.protocol is Protocol.HOSTED:
             return 0.0
+        if self.noise is not None:
+            return self.noise.delta
         return ASSUMED_DELTA.get(self.device_kind, max(ASSUMED_DELTA.values()))
+
+    @property
+    def noise_words(self) -> str:
+        """Where δ comes from, e.g. `noise between runs, calibrated 2026-11-01 from 5 runs`."""
+        if self.noise is None:
+            return "assumed noise between runs"
+        date = f"{self.noise.calibrated_at.astimezone():%Y-%m-%d}"
+        return f"noise between runs, calibrated {date} from {self.noise.runs} runs"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from harness.evaluation.record import (
     EvaluationOutcome,
     Event,
     Mode,
+    Notice,
     Progress,
     Protocol,
     Reason,
@@ -31,6 +32,7 @@ from harness.evaluation.record import (
     Status,
 )
 from harness.evaluation.seeds import Seeds
+from harness.evaluation.state import StateWatch
 from harness.popcorn.compiling import COMPILE_TIMEOUT_S, EXECUTABLE, Compiled, compile_board
 from harness.popcorn.program import Limits
 from harness.popcorn.protocol import RunMode
@@ -70,6 +72,7 @@ class PopcornEvaluation:
         self._isolation = plan.isolation or best_level()
         self._submission = next(file.name for file in self._board.files if file.source is None)
         self._seconds: dict[str, float] = {}
+        self._watch = StateWatch(self._device.kind)
         self._fault: tuple[Status, Reason] | None = None
         """What is wrong beyond the cases: with the run of the eval main, or with the compilation before it."""
         self._began = False
@@ -98,6 +101,7 @@ class PopcornEvaluation:
         faults and the machine's; what the submission does wrong is in the events.
         """
         yield self.header()
+        yield from map(Notice, self._watch.look("before"))
         results: list[CaseResult] = []
         with ExitStack() as stack:
             workplace = stack.enter_context(self._workplace())
@@ -107,6 +111,7 @@ class PopcornEvaluation:
                     break
                 gate = mode is RunMode.BENCHMARK and self._plan.mode is Mode.LEADERBOARD
                 yield from self._run(workplace, compiled, mode, results, gate=gate)
+        yield from map(Notice, self._watch.look("after"))
         yield self._outcome(results)
 
     def profile(self) -> Iterator[Event]:
@@ -249,7 +254,9 @@ class PopcornEvaluation:
         if self._fault is not None and (status is Status.PASSED or not self._began):
             status, reason = self._fault
         ranked = status is Status.PASSED and self._plan.mode is Mode.LEADERBOARD
-        return EvaluationOutcome(status, reason, RANK_REASON if ranked else None, dict(self._seconds))
+        return EvaluationOutcome(
+            status, reason, RANK_REASON if ranked else None, dict(self._seconds), self._watch.state
+        )
 
 
 def _device_count() -> int:

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from harness.evaluation.plan import PlannedCase
 from harness.evaluation.record import IsolationLevel
 from harness.popcorn.program import Program
 from harness.sandbox import clean_environment, default_plan
+from harness.scratch import PASSABLE, Scratch
 
 CASES_FILE = "cases.txt"
 _CACHE = "cache"
@@ -52,14 +52,14 @@ class Workplace:
 
     def __enter__(self) -> Self:
         self._logs.mkdir(parents=True, exist_ok=True)
-        self._root = Path(tempfile.mkdtemp(prefix="harness-popcorn-"))
-        self._root.chmod(0o711)  # a worker under another uid must be able to pass through
+        self._scratch = Scratch.make("harness-popcorn-", PASSABLE)
+        self._root = self._scratch.path
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._root, ignore_errors=True)
+        self._scratch.remove()
 
     def folder(self, name: str, *, cases: Iterable[PlannedCase] = (), with_files: bool = True) -> Path:
         """A fresh folder with the board's files and the submission under the task's names, and the cases file."""

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from harness.sandbox.discover import PACKAGE
 from harness.sandbox.enter import enter
 from harness.sandbox.errors import SandboxError
 from harness.sandbox.plan import SandboxPlan
+from harness.scratch import Scratch
 
 PREFERENCE = (IsolationLevel.NAMESPACES, IsolationLevel.BUBBLEWRAP, IsolationLevel.UID, IsolationLevel.NONE)
 """From most to least isolating."""
@@ -88,9 +88,9 @@ def main() -> None:
 
 def _tried(level: IsolationLevel) -> tuple[str, tuple[str, ...]]:
     """Reason (empty when it works) and notes."""
-    with tempfile.TemporaryDirectory(prefix="harness-probe-") as folder:
-        os.chmod(folder, 0o755)
-        scratch = Path(folder) / "scratch"
+    folder = Scratch.make("harness-probe-", 0o755)
+    try:
+        scratch = folder.path / "scratch"
         scratch.mkdir()
         try:
             plan = default_plan(level, scratch=scratch, cuda=True, scratch_bytes=1 << 20)
@@ -102,6 +102,8 @@ def _tried(level: IsolationLevel) -> tuple[str, tuple[str, ...]]:
             return _try_to_enter(plan), plan.notes
         except (SandboxError, OSError, subprocess.SubprocessError) as error:
             return str(error), ()
+    finally:
+        folder.remove()
 
 
 def _try_to_enter(plan: SandboxPlan) -> str:

@@ -73,6 +73,7 @@ def outcome_columns(outcome: EvaluationOutcome) -> Columns:
         **_reason_columns("reason", outcome.reason),
         **_reason_columns("rank_reason", outcome.rank_reason),
         "phases_s": json.dumps(dict(outcome.phases_s)),
+        "state": json.dumps({name: dict(reading) for name, reading in outcome.state.items()}),
     }
 
 
@@ -82,6 +83,7 @@ def outcome_of(row: Row) -> EvaluationOutcome:
         reason=reason_of(row, "reason"),
         rank_reason=reason_of(row, "rank_reason"),
         phases_s=json.loads(row["phases_s"]),
+        state=json.loads(row["state"] or "{}"),
     )
 
 

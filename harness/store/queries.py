@@ -5,7 +5,7 @@ What only one of the two databases understands is a pair, indexed by whether it 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0004"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = (
@@ -76,6 +76,13 @@ _OLDEST_FIRST = " ORDER BY s.created_at, s.id, e.id"
 HISTORY = _HISTORY + "WHERE s.user_name = :user" + _OLDEST_FIRST
 HISTORY_OF_BOARD = _HISTORY + "WHERE s.user_name = :user AND s.leaderboard = :leaderboard" + _OLDEST_FIRST
 
+NOISES = "SELECT * FROM noise_calibrations ORDER BY id"
+NOISES_OF_CLASS = """
+SELECT * FROM noise_calibrations
+WHERE device_name = :device_name AND leaderboard = :leaderboard AND grid = :grid AND protocol = :protocol ORDER BY id
+"""
+DEVICE_CALIBRATION = "SELECT * FROM device_calibrations WHERE device_name = :device ORDER BY id DESC LIMIT 1"
+
 # The derived tables: see harness.store.standings.
 _SCORED = """
 SELECT e.id AS evaluation_id, s.id AS submission_id, s.leaderboard, s.user_name, s.source_sha256,
@@ -104,9 +111,12 @@ SET last_evaluation_id = coalesce((SELECT max(evaluation_id) FROM scored_runs WH
 WHERE id = :class_id
 """
 DELETE_EMPTY_CLASS = "DELETE FROM rank_classes WHERE id = :class_id AND last_evaluation_id = 0"
-SET_STALE = "UPDATE rank_classes SET stale = :stale WHERE id = :class_id"
+SET_STALE = "UPDATE rank_classes SET stale = (1 = 1) WHERE id = :class_id"
 SET_FRESH = "UPDATE rank_classes SET stale = (1 = 0) WHERE id = :class_id"
 STALE_CLASSES = "SELECT id FROM rank_classes WHERE stale ORDER BY id"
+CLASSES = """
+SELECT id, stale, leaderboard, grid, device_kind, device_name, protocol, isolation, unranked FROM rank_classes
+"""
 CLASSES_OF_BOARD = "SELECT * FROM rank_classes WHERE leaderboard = :leaderboard ORDER BY last_evaluation_id DESC, id"
 
 CLASSES_OF_SUBMISSION = """
@@ -173,3 +183,11 @@ DERIVED_CONTENTS = (
     FROM user_standings u JOIN rank_classes c ON c.id = u.class_id
     """,
 )
+
+# Reading everything, page by page: see harness.transfer.
+PAGE = """
+SELECT s.*, c.text FROM submissions s JOIN sources c ON c.sha256 = s.source_sha256
+WHERE s.id > :after {filters} ORDER BY s.id LIMIT :limit
+"""
+ONLY_BOARD = "AND s.leaderboard = :leaderboard"
+ONLY_USER = "AND s.user_name = :user"

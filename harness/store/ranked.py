@@ -12,10 +12,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from harness.boards.board import GridName
-from harness.evaluation.record import IsolationLevel, Protocol, ReasonCode
+from harness.evaluation.record import ReasonCode
 from harness.measure.ranking import Entry, Rank, RankClass, ranks
-from harness.store import codec, queries, standings
+from harness.store import calibrations, codec, queries, standings
 from harness.store.database import Database, Row
 from harness.store.location import unisolated_allowed
 
@@ -39,26 +38,16 @@ class BoardClass:
 
 def classes(db: Database, leaderboard: str) -> list[BoardClass]:
     """The classes of a board that have scores, the one used last first."""
+    known = calibrations.noises(db)
     return [
         BoardClass(
             row["id"],
-            rank_class_of(row),
+            calibrations.calibrated(calibrations.rank_class_of(row), known),
             ReasonCode(row["unranked"]) if row["unranked"] else None,
             bool(row["stale"]),
         )
         for row in db.rows(queries.CLASSES_OF_BOARD, {"leaderboard": leaderboard})
     ]
-
-
-def rank_class_of(row: Row) -> RankClass:
-    return RankClass(
-        leaderboard=row["leaderboard"],
-        grid=GridName(row["grid"]),
-        device_kind=row["device_kind"],
-        device=row["device_name"],
-        protocol=Protocol(row["protocol"]),
-        isolation=IsolationLevel(row["isolation"]),
-    )
 
 
 def best_of_users(db: Database, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from harness.calibrating.record import DeviceCalibration
 from harness.errors import MachineError
 from harness.evaluation.record import Mode, ReasonCode, Status
+from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.measure.ranking import Entry, Rank, RankClass
-from harness.store import codec, queries, ranked, standings
+from harness.store import calibrations, codec, queries, ranked, standings
 from harness.store.database import Database, connect
 from harness.store.location import Location, explain, location
 from harness.store.process import ProcessIdentity, is_gone
@@ -61,6 +63,12 @@ class Reader:
 
     def __init__(self, db: Database | None) -> None:
         self._db = db
+
+    @property
+    def database(self) -> Database | None:
+        """What it reads through; None for a store that doesn't exist."""
+        return self._db
+        self._known_noises: dict[NoiseKey, NoiseCalibration] | None = None
 
     def submission(self, submission_id: int) -> SubmissionRow | None:
         if submission_id > _LARGEST_ID:
@@ -118,7 +126,8 @@ class Reader:
             rows = self._rows(queries.HISTORY, {"user": user})
         else:
             rows = self._rows(queries.HISTORY_OF_BOARD, {"user": user, "leaderboard": leaderboard})
-        return [_history_row(row) for row in rows]
+        known = self._noises() if rows else {}
+        return [_history_row(row, known) for row in rows]
 
     def board_classes(self, leaderboard: str) -> list[BoardClass]:
         """The classes of a board's scores, those that rank and those that don't, the one used last first."""
@@ -171,6 +180,19 @@ class Reader:
         latest = max((standing for standing in found if standing is not None), key=lambda each: each[1], default=None)
         return None if latest is None else latest[0]
 
+    def device_calibration(self, device_name: str) -> DeviceCalibration | None:
+        """What was last calibrated on a device of that name."""
+        return None if self._db is None else calibrations.latest_device(self._db, device_name)
+
+    def noise_calibrations(self, leaderboard: str) -> list[NoiseCalibration]:
+        """The newest calibration of the noise between runs of a board, for each device, grid and protocol."""
+        return [each for key, each in self._noises().items() if key.leaderboard == leaderboard]
+
+    def _noises(self) -> dict[NoiseKey, NoiseCalibration]:
+        if self._known_noises is None:
+            self._known_noises = {} if self._db is None else calibrations.noises(self._db)
+        return self._known_noises
+
     def _ranking(self, leaderboard: str) -> list[BoardClass]:
         return [of for of in self.board_classes(leaderboard) if of.ranks]
 
@@ -208,7 +230,15 @@ class Reader:
             started_at=codec.time_of(row["started_at"]),
             finished_at=codec.time_of(row["finished_at"]),
         )
-        if evaluation.score is None or not with_rank:
+        score = evaluation.score
+        if score is None:
+            return evaluation
+        if self._noises():
+            of = self.submission(row["submission_id"])
+            assert of is not None
+            noise = calibrations.noise_for(evaluation.rank_class(of.leaderboard), self._noises())
+            evaluation = replace(evaluation, noise=noise)
+        if not with_rank:
             return evaluation
         submission = self.submission(row["submission_id"])
         assert submission is not None
@@ -217,7 +247,7 @@ class Reader:
         ranks = own is not None and evaluation.header.mode is Mode.LEADERBOARD
         if own is None or not ranks or evaluation.outcome.status is not Status.PASSED:
             return evaluation
-        rank = ranked.rank_of(self._database(), own, submission.user, evaluation.score.value_ns)
+        rank = ranked.rank_of(self._database(), own, submission.user, score.value_ns)
         return replace(evaluation, rank=rank)
 
     def _rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[codec.Row]:
@@ -307,7 +337,7 @@ def _note(row: codec.Row) -> Note:
     return Note(row["id"], created_at, row["text"])
 
 
-def _history_row(row: codec.Row) -> HistoryRow:
+def _history_row(row: codec.Row, known: Mapping[NoiseKey, NoiseCalibration]) -> HistoryRow:
     created_at = codec.time_of(row["created_at"])
     assert created_at is not None
     evaluated = row["evaluation_id"] is not None
@@ -323,7 +353,7 @@ def _history_row(row: codec.Row) -> HistoryRow:
         status=Status(row["status"]) if evaluated else None,
         reason=codec.reason_of(row, "reason"),
         rank_reason=codec.reason_of(row, "rank_reason"),
-        rank_class=ranked.rank_class_of(row) if evaluated else None,
+        rank_class=calibrations.calibrated(calibrations.rank_class_of(row), known) if evaluated else None,
         interpreted=bool(row["interpreted"]),
         score=codec.score_of(row),
         rank_then=row["rank_then"],

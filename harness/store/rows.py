@@ -16,6 +16,7 @@ from harness.evaluation.record import (
     Reason,
     Status,
 )
+from harness.measure.noise import Noise
 from harness.measure.ranking import Rank, RankClass
 from harness.measure.scoring import evaluation_score
 from harness.measure.statistics import Figure
@@ -63,6 +64,8 @@ class EvaluationRow:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     rank: Rank | None = None
+    noise: Noise | None = None
+    """The noise between runs that was calibrated for its rank class, if it was."""
 
     @classmethod
     def unrecorded(
@@ -74,7 +77,13 @@ class EvaluationRow:
     def rank_class(self, leaderboard: str) -> RankClass:
         header = self.header
         return RankClass(
-            leaderboard, header.grid, header.device.kind, header.device.name, header.protocol, header.isolation
+            leaderboard,
+            header.grid,
+            header.device.kind,
+            header.device.name,
+            header.protocol,
+            header.isolation,
+            self.noise,
         )
 
 

@@ -78,6 +78,7 @@ evaluations = Table(
     Column("rank_reason_code", Text),
     Column("rank_reason_message", Text),
     Column("phases_s", Text, nullable=False),
+    Column("state", Text),
     Column("started_at", String(27), nullable=False),
     Column("finished_at", String(27)),
     Column("host", Text, nullable=False),
@@ -146,6 +147,34 @@ techniques = Table(
     Column("source_sha256", String(64), ForeignKey("sources.sha256"), primary_key=True),
     Column("extractor_version", Integer, primary_key=True, autoincrement=False),
     Column("findings", Text, nullable=False),
+)
+
+device_calibrations = Table(
+    "device_calibrations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("device_kind", Text, nullable=False),
+    Column("device_name", Text, nullable=False),
+    Column("device_details", Text, nullable=False),
+    Column("figures", Text, nullable=False),
+    Column("versions", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", String(27), nullable=False),
+    sqlite_autoincrement=True,
+)
+
+noise_calibrations = Table(
+    "noise_calibrations",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("device_kind", Text, nullable=False),
+    Column("device_name", Text, nullable=False),
+    Column("leaderboard", Text, nullable=False),
+    Column("grid", Text, nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("scores_ns", Text, nullable=False),
+    Column("created_at", String(27), nullable=False),
+    sqlite_autoincrement=True,
 )
 
 store_info = Table(

@@ -9,14 +9,15 @@ The rules (what ranks, how runs are pooled, which of a user's sources counts) ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from harness.evaluation.record import IsolationLevel, Mode, Protocol, ReasonCode, Status
-from harness.measure.ranking import ASSUMED_DELTA, pool, ranks, why_unranked
+from harness.measure.ranking import pool, ranks, why_unranked
 from harness.measure.statistics import Figure, Interval
-from harness.store import queries
+from harness.store import calibrations, queries
 from harness.store.database import Database
 
 VERSION = "1"
@@ -69,8 +70,7 @@ def record(db: Database, evaluation_id: int) -> None:
             for user, score in db.tuples(queries.STANDING_SCORES, {"class_id": class_id})
             if user != row["user_name"]
         ]
-        delta = ASSUMED_DELTA.get(row["device_kind"], max(ASSUMED_DELTA.values()))
-        rank = ranks([row["score_ns"], *others], delta)[0].number
+        rank = ranks([row["score_ns"], *others], calibrations.delta_of_row(db, row))[0].number
         db.run(queries.SET_RANK_THEN, {"id": evaluation_id, "rank": rank})
 
 
@@ -100,6 +100,7 @@ def refresh_class(db: Database, class_id: int) -> None:
         _standing(class_id, user, [run[1:] for run in runs]) for user, runs in groupby(rows, key=itemgetter(0))
     ]
     db.insert("user_standings", STANDING_COLUMNS, standings)
+    db.run(queries.SET_LAST_OF_CLASS, {"class_id": class_id})
     db.run(queries.SET_FRESH, {"class_id": class_id})
 
 
@@ -125,7 +126,6 @@ def rebuild(db: Database) -> None:
         after = rows[-1]["evaluation_id"]
     for class_id in classes.values():
         refresh_class(db, class_id)
-        db.run(queries.SET_LAST_OF_CLASS, {"class_id": class_id})
     db.run(queries.FORGET_INFO, {"key": "standings"})
     db.run(queries.SET_INFO, {"key": "standings", "value": VERSION})
 
@@ -145,29 +145,46 @@ def class_key(row: Any) -> tuple[str, ...]:
 
 def unranked_of(row: Any) -> str:
     """Why a scored evaluation does not rank, or an empty string."""
+    return _unranked(row["protocol"], bool(row["interpreted"]), row["isolation"], row["rank_reason_code"])
+
+
+@lru_cache
+def _unranked(protocol: str, interpreted: bool, isolation: str, rank_reason: str | None) -> str:
     reason = why_unranked(
         mode=Mode.LEADERBOARD,
-        protocol=Protocol(row["protocol"]),
+        protocol=Protocol(protocol),
         status=Status.PASSED,
-        interpreted=bool(row["interpreted"]),
-        isolation=IsolationLevel(row["isolation"]),
-        rank_reason=None if row["rank_reason_code"] is None else ReasonCode(row["rank_reason_code"]),
+        interpreted=interpreted,
+        isolation=IsolationLevel(isolation),
+        rank_reason=None if rank_reason is None else ReasonCode(rank_reason),
         unisolated_allowed=False,
     )
     return "" if reason is None else reason.value
 
 
-def class_of(db: Database, key: Sequence[str], evaluation_id: int, *, stale: bool = False) -> int:
+def class_of(db: Database, key: Sequence[str], evaluation_id: int) -> int:
     """The id of a rank class, made if need be; `evaluation_id` is the evaluation that joins it."""
     parameters = dict(zip(CLASS_KEY, key, strict=True))
     class_id = db.value(queries.CLASS_ID, parameters)
     if class_id is None:
-        db.run(queries.ADD_CLASS, {**parameters, "last": evaluation_id, "stale": stale})
+        db.run(queries.ADD_CLASS, {**parameters, "last": evaluation_id, "stale": False})
         return int(db.value(queries.CLASS_ID, parameters))
     db.run(queries.MOVE_CLASS, {"class_id": class_id, "last": evaluation_id})
-    if stale:
-        db.run(queries.SET_STALE, {"class_id": class_id, "stale": True})
     return int(class_id)
+
+
+def stale_classes_of(db: Database, keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
+    """The ids of rank classes, made if need be, for a bulk write that adds runs and leaves the standings behind."""
+    known = {row[2:]: row[:2] for row in db.tuples(queries.CLASSES)}
+    ids: dict[tuple[str, ...], int] = {}
+    for key in keys:
+        class_id, stale = known.get(key, (None, False))
+        if class_id is None:
+            class_id = class_of(db, key, 0)
+        if not stale:
+            db.run(queries.SET_STALE, {"class_id": class_id})
+        ids[key] = class_id
+    return ids
 
 
 def run_row(row: Any, class_id: int) -> tuple[Any, ...]:

@@ -54,6 +54,7 @@ EVALUATION_KEYS = [
     "seed",
     "versions",
     "log",
+    "state",
     "cases",
 ]
 

@@ -23,6 +23,8 @@ from harness.store.schema import metadata
 Opener = Callable[[], Database]
 HEADER = replace(TEST_HEADER, mode=Mode.LEADERBOARD, isolation=IsolationLevel.NAMESPACES)
 BACK_TO_0002 = (
+    *(f"DROP TABLE {table}" for table in ("device_calibrations", "noise_calibrations")),
+    "ALTER TABLE evaluations DROP COLUMN state",
     *(f"DROP TABLE {table}" for table in ("user_standings", "scored_runs", "rank_classes", "store_info")),
     *(f"DROP INDEX ix_{table}_origin" for table in ("submissions", "evaluations")),
     *(f"ALTER TABLE {table} DROP COLUMN origin" for table in ("submissions", "evaluations")),
