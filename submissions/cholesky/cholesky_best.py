@@ -1,33 +1,37 @@
 #!POPCORN leaderboard cholesky
 #!POPCORN gpu H200
-"""CUDA for Hopper (sm_90a), compiled at run time: one launch for any batch and size, fp32-class accuracy on tensor cores.
+"""CUDA for Hopper (sm_90a), compiled at run time: one launch for any batch and size, fp32-class accuracy.
 
-n ≤ 64: the matrix lives in the registers of half a warp or a warp from the load to the store (`small kernel`).
+n ≤ 64: a matrix lives in the registers of half a warp or a warp from the load to the store (`factor_32`, `factor_64`).
+n ≤ 128: a matrix is one tile of the scheme below, and one block (`factor_one_tile`).
 
-n > 64: a task is one 128 × 128 tile of L, left-looking,
+n > 128: a task is one 128 × 128 tile of L, left-looking,
 
     C = A_ij − Σ_{k<j} L_ik·L_jkᵀ        wgmma; the sum is the whole loop of a task, C never goes to memory
     L_ij = C·L_jj⁻ᵀ   (i > j)            substitution by blocks of 32, with inverted 32 × 32 diagonal blocks
-    L_jj = chol(C)    (i = j)            the same loop, each diagonal block factored by one warp
+    L_jj = chol(C)    (i = j)            the same loop, each diagonal block factored by one warp, inverted by another
 
 and one persistent launch works through all tasks of all matrices, in an order in which every task comes after what it
-reads. Each row of tiles counts its finished tiles; a producer warp waits for the counts, fetches what they announce,
-and two warpgroups multiply. No task waits for anything but its own operands, so panels and trailing updates of
-different columns overlap without being scheduled to. It can't deadlock: of all unfinished tasks, the first in order
-has its operands ready and a block working on it.
+reads (`factor_tiles`). Rows of tiles count their finished halves, diagonal tiles their finished blocks; a producer warp
+waits for the counts and fetches what they announce, two warpgroups multiply, another warp writes finished parts out. No
+task waits for anything but its own operands, so panels and trailing updates of different columns overlap without being
+scheduled to. It can't deadlock: of all unfinished tasks, the first in order has its operands and a block working on it.
 
-Products are fp32 ones made of three fp16 ones. With sᵢ the power of two for which sᵢ·√A_ii lies in [2¹³, 2¹⁴], every
-|sᵢ·L_ik| < 2¹⁴, since row i of L has the norm √A_ii. So hi = fp16(sᵢ·L_ik) and lo = fp16(sᵢ·L_ik − hi) hold 22 bits of
+Products are fp32 ones made of three fp16 ones. With sᵢ the power of two for which sᵢ·√A_ii lies in (2¹², 2¹⁴], every
+|sᵢ·L_ik| ≤ 2¹⁴, since row i of L has the norm √A_ii. So hi = fp16(sᵢ·L_ik) and lo = fp16(sᵢ·L_ik − hi) hold 22 bits of
 it, or what lies above 2⁻³⁹ of the row's norm, and
 
     sᵢ·sⱼ·L_ik·L_jk = hi·hi + hi·lo + lo·hi + O(2⁻²²)
 
 is what 3×TF32 gives, at twice its rate: both formats have 11 significant bits, and equilibration by powers of two,
-which is exact, makes fp16's short exponent enough. The tensor core's sums are truncated, not rounded, so they are
-added to fp32 registers every 512 columns.
+which is exact, makes fp16's short exponent enough. The tensor core truncates its sums, so the small products go first
+and fp32 registers take the sum over every 128 columns.
 
 L's hi and lo parts go through memory in the layout that wgmma reads (K-major, 128-byte swizzle), 64 KiB a tile, so
 that a fetch is a plain bulk copy.
+
+Good at: everything up to 16384, most of all small batches of 512 to 4096, where a library waits between launches. What
+limits it: up to 8192 the chain of diagonal blocks (20 µs a tile), above that the cache's bandwidth for 128 × 128 tiles.
 """
 
 import functools
@@ -38,7 +42,8 @@ from task import input_t, output_t
 TILE = 128
 TILE_BYTES = 4 * TILE * 64 * 2  # hi and lo, two halves of 64 columns
 TASK_THREADS = 384  # two warpgroups that multiply, one that fetches
-TASK_SHARED_BYTES = 211_968
+TASK_SHARED_BYTES = 15 * 1024 + 3 * TILE_BYTES
+ONE_TILE_SHARED_BYTES = 15 * 1024 + 41_472
 SMALL = 64
 
 SMALL_SOURCE = r"""
@@ -57,49 +62,61 @@ __device__ __forceinline__ float reciprocal_root(float x) {
   return fmaf(r, half_error, r);
 }
 
-// Right-looking, column by column: a[s][j] is element (g + s·LANES, j); rows from WIDTH on are only carried along.
-// columns[k][row] receives column k of L: every lane needs all of it, which a broadcast from shared memory gives.
-// The next pivot is ready one product after the column, ahead of the rest of the update.
+// Right-looking, two columns at a time: a[s][j] is element (g + s·LANES, j); rows from WIDTH on are only carried along.
+// columns[k][row] receives column k of L: every lane needs all of it, which a broadcast from shared memory gives. What
+// takes time is the chain from one pair of pivots to the next, so every lane computes the 2 × 2 block d of the next
+// pair for itself, from its rows of L, ahead of the rest of the update.
 template <int LANES, int SETS, int ROWS, int BUFFERS>
 __device__ __forceinline__ void factor(float (&a)[SETS][WIDTH], float (*columns)[ROWS], int g) {
-  float pivot = __shfl_sync(ALL, a[0][0], 0, LANES);
+  float d00 = __shfl_sync(ALL, a[0][0], 0, LANES);
+  float d10 = __shfl_sync(ALL, a[0][0], 1, LANES), d11 = __shfl_sync(ALL, a[0][1], 1, LANES);
 #pragma unroll
-  for (int k = 0; k < WIDTH; ++k) {
-    float r = reciprocal_root(pivot);
+  for (int k = 0; k < WIDTH; k += 2) {
+    const int next = (k + 2) % WIDTH, set = next / LANES, lane = next % LANES;  // of the next pair's first row
+    float e00 = __shfl_sync(ALL, a[set][next], lane, LANES);
+    float e10 = __shfl_sync(ALL, a[set][next], lane + 1, LANES);
+    float e11 = __shfl_sync(ALL, a[set][next + 1], lane + 1, LANES);
+    float r0 = reciprocal_root(d00);
+    float l10 = d10 * r0;
+    float r1 = reciprocal_root(fmaf(-l10, l10, d11));
 #pragma unroll
     for (int s = 0; s < SETS; ++s) {
       if ((s + 1) * LANES <= k) continue;  // all rows of this set are above the diagonal
-      a[s][k] *= r;
+      a[s][k] *= r0;
+      a[s][k + 1] = fmaf(-a[s][k], l10, a[s][k + 1]) * r1;
       columns[k % BUFFERS][g + s * LANES] = a[s][k];
+      columns[(k + 1) % BUFFERS][g + s * LANES] = a[s][k + 1];
     }
-    if (k + 1 == WIDTH) break;
-    constexpr int last = WIDTH - 1;
-    int next = k < last ? k + 1 : last;
-    int set = next / LANES;
-    pivot = __shfl_sync(ALL, fmaf(-a[set][k], a[set][k], a[set][next]), next % LANES, LANES);
+    if (k + 2 == WIDTH) break;
+    float p0 = __shfl_sync(ALL, a[set][k], lane, LANES), p1 = __shfl_sync(ALL, a[set][k + 1], lane, LANES);
+    float q0 = __shfl_sync(ALL, a[set][k], lane + 1, LANES), q1 = __shfl_sync(ALL, a[set][k + 1], lane + 1, LANES);
+    d00 = fmaf(-p1, p1, fmaf(-p0, p0, e00));
+    d10 = fmaf(-q1, p1, fmaf(-q0, p0, e10));
+    d11 = fmaf(-q1, q1, fmaf(-q0, q0, e11));
     __syncwarp();
 #pragma unroll
-    for (int q = (k + 1) / 4; q < WIDTH / 4; ++q) {
-      float4 four = *reinterpret_cast<const float4*>(&columns[k % BUFFERS][4 * q]);
-      float l[4] = {four.x, four.y, four.z, four.w};
+    for (int q = (k + 2) / 4; q < WIDTH / 4; ++q) {
+      float4 u = *reinterpret_cast<const float4*>(&columns[k % BUFFERS][4 * q]);
+      float4 v = *reinterpret_cast<const float4*>(&columns[(k + 1) % BUFFERS][4 * q]);
+      float l0[4] = {u.x, u.y, u.z, u.w}, l1[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         int j = 4 * q + e;
-        if (j <= k) continue;
+        if (j < k + 2) continue;
 #pragma unroll
         for (int s = 0; s < SETS; ++s)
-          if ((s + 1) * LANES > k) a[s][j] = fmaf(-a[s][k], l[e], a[s][j]);
+          if ((s + 1) * LANES > k + 2) a[s][j] = fmaf(-a[s][k + 1], l1[e], fmaf(-a[s][k], l0[e], a[s][j]));
       }
     }
   }
 }
 
 // n ≤ 32: two matrices a warp, eight a block of 128 threads.
-extern "C" __global__ void __launch_bounds__(128, 4) factor_32(const float* __restrict__ a_all, float* __restrict__ l_all,
-                                                            int batch, int n) {
+extern "C" __global__ void __launch_bounds__(128, 4)
+    factor_32(const float* __restrict__ a_all, float* __restrict__ l_all, int batch, int n) {
   constexpr int LANES = 16;
   __shared__ __align__(16) float tiles[8][WIDTH][PITCH];
-  __shared__ __align__(16) float columns[8][2][WIDTH];
+  __shared__ __align__(16) float columns[8][4][WIDTH];  // two pairs, so that one barrier a pair is enough
   int local = threadIdx.x / LANES, g = threadIdx.x % LANES;
   long long first = (long long)blockIdx.x * 8;
   int count = min(8, batch - (int)first);
@@ -125,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) factor_32(const float* __re
       float4 four = *reinterpret_cast<const float4*>(&tiles[local][g + s * LANES][4 * q]);
       a[s][4 * q] = four.x, a[s][4 * q + 1] = four.y, a[s][4 * q + 2] = four.z, a[s][4 * q + 3] = four.w;
     }
-  factor<LANES, 2, WIDTH, 2>(a, columns[local], g);
+  factor<LANES, 2, WIDTH, 4>(a, columns[local], g);
 #pragma unroll
   for (int s = 0; s < 2; ++s)
 #pragma unroll
@@ -149,8 +166,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) factor_32(const float* __re
 
 // 32 < n ≤ 64: a matrix a warp, one warp a block. Lane g holds rows g and g + 32, first of the left half, then of the
 // right half. `half` holds L's left half by columns, so that the update of the right half reads both its factors there.
-extern "C" __global__ void __launch_bounds__(32) factor_64(const float* __restrict__ a_all, float* __restrict__ l_all,
-                                                           int batch, int n) {
+extern "C" __global__ void __launch_bounds__(32)
+    factor_64(const float* __restrict__ a_all, float* __restrict__ l_all, int batch, int n) {
   constexpr int N = 64, LONG = 68;
   __shared__ __align__(16) float tile[N][LONG];
   __shared__ __align__(16) float half[WIDTH][N];
@@ -254,17 +271,19 @@ __device__ constexpr int piece_bytes(int b) { return (T - B * b) * 128; }
 constexpr int AT_COLUMN_FACTORS = 320 * 128;
 
 // Shared memory, in bytes from its start.
-constexpr int AT_BLOCK = STAGES * TILE_BYTES;
+constexpr int AT_BLOCK = 0;
 constexpr int AT_COLUMNS = AT_BLOCK + B * PITCH * 4;
 constexpr int AT_ROWS = AT_COLUMNS + B * PITCH * 4;
 constexpr int AT_SCALES = AT_ROWS + B * B * 4;
 constexpr int AT_BARRIERS = AT_SCALES + 2 * T * 4;
 constexpr int AT_CORNER_BARRIERS = AT_BARRIERS + 2 * STAGES * 8;
 constexpr int AT_TICKETS = AT_CORNER_BARRIERS + 4 * 8;
-static_assert(AT_TICKETS + 16 <= 211968, "TASK_SHARED_BYTES");
+constexpr int AT_STAGES = 15 * 1024;
+static_assert(AT_TICKETS + 16 <= AT_STAGES, "stages are aligned to 1024 bytes");
 
 constexpr int CONSUMERS = 256;
-constexpr int PROMOTE = 8;               // stages of 64 columns summed by the tensor core before fp32 registers take over
+constexpr int PROMOTE = 2;               // stages of 64 columns that the tensor core sums before fp32 registers do
+static_assert(PROMOTE >= 2, "half of it is the other warpgroup's first turn");
 constexpr u32 ALL = 0xffffffffu;
 
 extern __shared__ __align__(1024) unsigned char shared[];
@@ -380,7 +399,9 @@ __device__ __forceinline__ int scale_of(float x) { return 14 - ((exponent(x) + 2
 __device__ __forceinline__ void split(float x0, float x1, u32& hi, u32& lo) {
   float h0, h1;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(hi) : "f"(x1), "f"(x0));
-  asm("{\n.reg .b16 a, b;\nmov.b32 {a, b}, %2;\ncvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;\n}" : "=f"(h0), "=f"(h1) : "r"(hi));
+  asm("{\n.reg .b16 a, b;\nmov.b32 {a, b}, %2;\ncvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;\n}"
+      : "=f"(h0), "=f"(h1)
+      : "r"(hi));
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(lo) : "f"(x1 - h1), "f"(x0 - h0));
 }
 
@@ -400,8 +421,9 @@ __device__ __forceinline__ float reciprocal_root(float x) {
 
 constexpr int STEP = 4;  // columns after which the inverting warp may go on
 
-// block = L·Lᵀ, right-looking, lane g holds row g. columns[k] receives column k of L, and 1/L_kk behind it. The next pivot
-// is ready one product after the column, ahead of the rest of the update: the chain of pivots is what takes time.
+// block = L·Lᵀ, right-looking, two columns at a time; lane g holds row g. columns[k] receives column k of L, and 1/L_kk
+// behind it. What takes time is the chain from one pair of pivots to the next, so every lane computes the 2 × 2 block d
+// of the next pair for itself, from its rows of L, ahead of the rest of the update.
 __device__ __forceinline__ void factor_block(const float (*block)[PITCH], float (*columns)[PITCH], int g) {
   float a[B];
 #pragma unroll
@@ -409,24 +431,39 @@ __device__ __forceinline__ void factor_block(const float (*block)[PITCH], float 
     float4 four = *reinterpret_cast<const float4*>(&block[g][4 * q]);
     a[4 * q] = four.x, a[4 * q + 1] = four.y, a[4 * q + 2] = four.z, a[4 * q + 3] = four.w;
   }
-  float pivot = __shfl_sync(ALL, a[0], 0);
+  float d00 = __shfl_sync(ALL, a[0], 0), d10 = __shfl_sync(ALL, a[0], 1), d11 = __shfl_sync(ALL, a[1], 1);
 #pragma unroll
-  for (int k = 0; k < B; ++k) {
-    float r = reciprocal_root(pivot);
-    a[k] *= r;
+  for (int k = 0; k < B; k += 2) {
+    float e00 = 0, e10 = 0, e11 = 0;
+    if (k + 2 < B) {
+      e00 = __shfl_sync(ALL, a[(k + 2) % B], k + 2);
+      e10 = __shfl_sync(ALL, a[(k + 2) % B], k + 3);
+      e11 = __shfl_sync(ALL, a[(k + 3) % B], k + 3);
+    }
+    float r0 = reciprocal_root(d00);
+    float l10 = d10 * r0;
+    float r1 = reciprocal_root(fmaf(-l10, l10, d11));
+    a[k] *= r0;
+    a[k + 1] = fmaf(-a[k], l10, a[k + 1]) * r1;
     columns[k][g] = a[k];
-    if (g == 0) columns[k][B] = r;
-    if (k % STEP == STEP - 1) announce(6 + k / STEP, 64);
-    if (k + 1 == B) break;
-    pivot = __shfl_sync(ALL, fmaf(-a[k], a[k], a[k + 1 < B ? k + 1 : k]), k + 1);
+    columns[k + 1][g] = a[k + 1];
+    if (g == 0) columns[k][B] = r0, columns[k + 1][B] = r1;
+    if ((k + 2) % STEP == 0) announce(6 + k / STEP, 64);
+    if (k + 2 == B) break;
+    float p0 = __shfl_sync(ALL, a[k], k + 2), p1 = __shfl_sync(ALL, a[k + 1], k + 2);
+    float q0 = __shfl_sync(ALL, a[k], k + 3), q1 = __shfl_sync(ALL, a[k + 1], k + 3);
+    d00 = fmaf(-p1, p1, fmaf(-p0, p0, e00));
+    d10 = fmaf(-q1, p1, fmaf(-q0, p0, e10));
+    d11 = fmaf(-q1, q1, fmaf(-q0, q0, e11));
     __syncwarp();
 #pragma unroll
-    for (int q = (k + 1) / 4; q < B / 4; ++q) {
-      float4 four = *reinterpret_cast<const float4*>(&columns[k][4 * q]);
-      float l[4] = {four.x, four.y, four.z, four.w};
+    for (int q = (k + 2) / 4; q < B / 4; ++q) {
+      float4 u = *reinterpret_cast<const float4*>(&columns[k][4 * q]);
+      float4 v = *reinterpret_cast<const float4*>(&columns[k + 1][4 * q]);
+      float l0[4] = {u.x, u.y, u.z, u.w}, l1[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (4 * q + e > k) a[4 * q + e] = fmaf(-a[k], l[e], a[4 * q + e]);
+        if (4 * q + e >= k + 2) a[4 * q + e] = fmaf(-a[k + 1], l1[e], fmaf(-a[k], l0[e], a[4 * q + e]));
     }
   }
 }
@@ -452,8 +489,8 @@ __device__ __forceinline__ void invert_block(const float (*columns)[PITCH], floa
   }
 }
 
-// The inverse in fp16: line c is t·(row c of L⁻¹) with t the power of two that brings its largest element under 2^14, and
-// factors[c] = 2^14/t. Eight warps, four rows each.
+// The inverse in fp16: line c is t·(row c of L⁻¹) with t the power of two that brings its largest element under 2^14,
+// and factors[c] = 2^14/t. Eight warps, four rows each.
 __device__ __forceinline__ void store_inverse(const float (*rows)[B], unsigned char* piece, float* factors, int warp,
                                               int lane) {
 #pragma unroll
@@ -477,7 +514,7 @@ __device__ __forceinline__ void store_inverse(const float (*rows)[B], unsigned c
 struct Arrays {
   const float* a;
   float* l;
-  unsigned char* tiles;  // [matrix][i(i+1)/2 + j][TILE_BYTES]: L's tiles, fp16 hi and lo, as operands; or pieces, if i = j
+  unsigned char* tiles;  // [matrix][i(i+1)/2 + j][TILE_BYTES]: L's tiles, hi and lo, as operands; pieces, if i = j
   int2* done;            // [matrix][i]: finished half tiles of row i left of the diagonal; pieces of its diagonal tile
   int n, edge;           // edge: tiles in a row
 };
@@ -501,13 +538,15 @@ struct Ring {
   __device__ u32 parity() const { return step / STAGES & 1; }
   __device__ u32 full() const { return base + AT_BARRIERS + stage() * 8; }
   __device__ u32 empty() const { return base + AT_BARRIERS + (STAGES + stage()) * 8; }
-  __device__ u32 data() const { return base + stage() * TILE_BYTES; }
+  __device__ u32 data() const { return base + AT_STAGES + stage() * TILE_BYTES; }
 };
 
-__device__ __forceinline__ void wait_for(const int* row, int tiles) {
-  u32 polls = 0;
-  while (load_acquire(row) < tiles)
-    if (++polls > 1u << 24) __trap();  // tens of seconds: a lost block, not a slow one
+// Waits until a count is at least `least`, and returns it.
+__device__ __forceinline__ int wait_for(const int* count, int least) {
+  int now;
+  for (u32 polls = 0; (now = load_acquire(count)) < least; ++polls)
+    if (polls > 1u << 24) __trap();  // tens of seconds: a lost block, not a slow one
+  return now;
 }
 
 // One thread. Fetches L_ik and L_jk for all k < j, by halves, as they are finished, then the pieces of L_jj.
@@ -518,9 +557,8 @@ __device__ void produce(const Arrays& x, Task t, Ring& ring, u32& corners) {
   int ready = 0;
   for (int half = 0; half < 2 * t.j; ++half, ++ring.step) {
     if (half >= ready) {
-      wait_for(&row_i->x, half + 1);
-      wait_for(&row_j->x, half + 1);
-      ready = min(load_acquire(&row_i->x), load_acquire(&row_j->x));
+      ready = wait_for(&row_i->x, half + 1);
+      if (!diagonal) ready = min(ready, wait_for(&row_j->x, half + 1));
       fence_global();
     }
     int at = (half & 1) * 2 * HALF_BYTES;
@@ -534,11 +572,14 @@ __device__ void produce(const Arrays& x, Task t, Ring& ring, u32& corners) {
   const unsigned char* corner = tile_of(x, t.matrix, t.j, t.j);
   barrier_wait(ring.empty(), ring.parity() ^ 1);
   barrier_arrive(ring.full());
+  ready = 0;
   for (int b = 0; b < T / B; ++b) {
     u32 full = ring.base + AT_CORNER_BARRIERS + 8 * b;
     int factors = AT_COLUMN_FACTORS + b * B * 4;
-    wait_for(&row_j->y, b + 1);
-    fence_global();
+    if (b >= ready) {
+      ready = wait_for(&row_j->y, b + 1);
+      fence_global();
+    }
     barrier_expect(full, piece_bytes(b) + B * 4);
     fetch(ring.data() + piece_at(b), corner + piece_at(b), piece_bytes(b), full);
     fetch(ring.data() + factors, corner + factors, B * 4, full);
@@ -601,22 +642,23 @@ __device__ __forceinline__ void update(Task t, const Place& p, Ring& ring, float
   float sum[64];
   u32 right = t.i == t.j ? 0 : 2 * HALF_BYTES;
   int stages = 2 * t.j;
-  for (int start = 0; start < stages; start += PROMOTE) {
-    int stop = min(start + PROMOTE, stages);
+  // The warpgroups do this at different times, so that one of them keeps the tensor cores busy.
+  for (int start = 0, stop; start < stages; start = stop) {
+    stop = min(start == 0 && p.group == 1 ? PROMOTE / 2 : start + PROMOTE, stages);
     u32 last_empty = 0;
     for (int x = start; x < stop; ++x, ++ring.step) {
       barrier_wait(ring.full(), ring.parity());
       u32 a = ring.data() + p.group * 64 * 128, b = ring.data() + right;
       pin<64>(sum);
       mma_fence();
+      // The small products first: while the sum is small, little is lost where the tensor core truncates it.
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        u64 a_hi = operand(a + 32 * k), a_lo = operand(a + HALF_BYTES + 32 * k);
-        u64 b_hi = operand(b + 32 * k), b_lo = operand(b + HALF_BYTES + 32 * k);
-        mma_128(sum, a_lo, b_hi, x > start || k > 0);
-        mma_128(sum, a_hi, b_lo, 1);
-        mma_128(sum, a_hi, b_hi, 1);
+        mma_128(sum, operand(a + HALF_BYTES + 32 * k), operand(b + 32 * k), x > start || k > 0);
+        mma_128(sum, operand(a + 32 * k), operand(b + HALF_BYTES + 32 * k), 1);
       }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) mma_128(sum, operand(a + 32 * k), operand(b + 32 * k), 1);
       mma_commit();
       if (x > start) {
         mma_wait<1>();
@@ -722,7 +764,10 @@ __device__ __forceinline__ void times_inverse(float (&l)[16], const u32 (&hi)[2]
   mma_wait<0>();
   pin<16>(l);
 #pragma unroll
-  for (int q = 0; q < 4; ++q) l[4 * q] *= u[q].x, l[4 * q + 1] *= u[q].y, l[4 * q + 2] *= u[q].x, l[4 * q + 3] *= u[q].y;
+  for (int q = 0; q < 4; ++q) {
+    l[4 * q] *= u[q].x, l[4 * q + 1] *= u[q].y;
+    l[4 * q + 2] *= u[q].x, l[4 * q + 3] *= u[q].y;
+  }
 }
 
 // Block b of a diagonal tile: factored and inverted. c: the block's columns, in all rows.
@@ -762,10 +807,12 @@ __device__ __forceinline__ void take_diagonal(float (&l)[16], const Place& p, in
 
 // Forward substitution by blocks of 32 columns, or, on the diagonal, the factorisation: for b = 0..3
 //     L_b = C_b·L_bb⁻ᵀ,   C_b' −= L_b·L_b'bᵀ  for b' > b,
-// where L_b'b are rows of the diagonal tile, whose pieces are at `corner` in shared memory: fetched, or, on the diagonal,
-// being made. The block in work is always c[0..15]: the others move down, so that the loop is one piece of code.
-__device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u32 base, u32 corner, u32 own, u32 parity,
-                                      const int* scales, float (&c)[64]) {
+// where L_b'b are rows of the diagonal tile, whose pieces are at `corner` in shared memory: fetched, or, on the
+// diagonal, being made. Finished parts of a SHARED_TILE are announced to the warp that writes them out. The block in
+// work is always c[0..15]: the others move down, so that the loop is one piece of code.
+template <bool SHARED_TILE>
+__device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u32 base, u32 corner, u32 own,
+                                      u32 parity, const int* scales, float (&c)[64]) {
   bool diagonal = t.i == t.j;
   unsigned char* pieces = shared + (corner - base);
 #pragma unroll 1
@@ -776,7 +823,7 @@ __device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u
     else
       barrier_wait(base + AT_CORNER_BARRIERS + 8 * b, parity);
     bool last = diagonal && b + 1 == T / B;  // nothing is below it
-    if (last) announce(2 + b, CONSUMERS + 32);
+    if (SHARED_TILE && last) announce(2 + b, CONSUMERS + 32);
     float l[16];
     u32 hi[2][4], lo[2][4];
 #pragma unroll
@@ -790,7 +837,7 @@ __device__ __forceinline__ void solve(const Arrays& x, Task t, const Place& p, u
     else if (p.block > b)
       store_piece(piece, p, b, hi, lo);
     fence_shared();
-    if (!last) announce(2 + b, CONSUMERS + 32);
+    if (SHARED_TILE && !last) announce(2 + b, CONSUMERS + 32);
     if (diagonal) consumers_sync();
     auto store = [&] { store_block(x, t, p, b, scales, l); };
     if (b == 0) update_blocks<3>(c, hi, lo, piece + B * 128, store);
@@ -839,7 +886,7 @@ __device__ __forceinline__ void clear_mirror(const Arrays& x, Task t, int thread
 __device__ void consume(const Arrays& x, Task t, Ring& ring, u32& corners) {
   int thread = threadIdx.x;
   Place p = place_of(thread);
-  int* scales = reinterpret_cast<int*>(shared + AT_SCALES);  // log2 of sᵢ for the tile's rows, then of sⱼ for its columns
+  int* scales = reinterpret_cast<int*>(shared + AT_SCALES);  // log2 of sᵢ of the tile's rows, then of sⱼ of its columns
   float c[64];
   load_tile(x, t, p, c);
   scales[thread] = row_scale(x, t, (thread < T ? t.i : t.j) * T + thread % T);
@@ -851,11 +898,26 @@ __device__ void consume(const Arrays& x, Task t, Ring& ring, u32& corners) {
   u32 corner = ring.data(), corner_empty = ring.empty();
   if (!diagonal) ++ring.step;
   u32 own = ring.data();  // the next stage: its last contents are used up, and nothing is fetched before the task ends
-  solve(x, t, p, ring.base, diagonal ? own : corner, own, corners & 1, scales, c);
+  solve<true>(x, t, p, ring.base, diagonal ? own : corner, own, corners & 1, scales, c);
   if (diagonal) return;
   ++corners;
   if (p.lane == 0) barrier_arrive(corner_empty);
   clear_mirror(x, t, thread);
+}
+
+// n ≤ 128: a matrix is one diagonal tile. Nothing is fetched, so two blocks fit on a multiprocessor.
+extern "C" __global__ void __launch_bounds__(CONSUMERS, 2) factor_one_tile(const float* a, float* l, int n) {
+  Arrays x = {a, l, nullptr, nullptr, n, 1};
+  Task t = {(int)blockIdx.x, 0, 0};
+  Place p = place_of(threadIdx.x);
+  int* scales = reinterpret_cast<int*>(shared + AT_SCALES);
+  float c[64];
+  load_tile(x, t, p, c);
+  scales[threadIdx.x] = row_scale(x, t, threadIdx.x % T);
+  consumers_sync();
+  scale_tile(p, scales, c);
+  u32 base = address(shared), corner = base + AT_STAGES;
+  solve<false>(x, t, p, base, corner, corner, 0, scales, c);
 }
 
 // One warp. The task that the block does next, drawn when all operands of the last one are on their way: A's tile comes
@@ -869,7 +931,8 @@ __device__ __forceinline__ void draw(const Arrays& x, const int2* tasks, int cou
   const float* corner = x.a + (long long)packed.x * x.n * x.n + (long long)(packed.y >> 16) * T * x.n +
                         (packed.y & 0xffff) * T;
   for (int row = lane; row < T; row += 32)
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(corner + (long long)row * x.n), "n"(T * 4) : "memory");
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(corner + (long long)row * x.n), "n"(T * 4)
+                 : "memory");
 }
 
 __device__ __forceinline__ bool next_task(int round, Task& t) {
@@ -949,7 +1012,7 @@ def tile_order(edge: int) -> list[tuple[int, int]]:
         return [(i, j) for i in strip for j in strip if j <= i]
 
     order = triangle(strips[0])
-    for strip, following in zip(strips, strips[1:] + [range(0)]):
+    for strip, following in zip(strips, [*strips[1:], range(0)], strict=True):
         rest = [(i, j) for i in range(strip.stop, edge) for j in strip]
         early = width * len(following) + 2 * (len(rest) - width * len(following)) // 3
         order += rest[:early] + triangle(following) + rest[early:]
@@ -967,14 +1030,25 @@ def task_list(batch: int, n: int, device: torch.device) -> torch.Tensor:
     return torch.cat(tasks).to(device)
 
 
+def tile_kernel(n: int, name: str, shared_bytes: int):
+    whole = "true" if n % TILE == 0 else "false"
+    return kernel(f"#define WHOLE {whole}\n{TASK_SOURCE}", name, shared_bytes)
+
+
+def factor_one_tile(data: torch.Tensor, out: torch.Tensor) -> None:
+    batch, n, _ = data.shape
+    tile_kernel(n, "factor_one_tile", ONE_TILE_SHARED_BYTES)(
+        grid=(batch, 1, 1), block=(256, 1, 1), args=[data, out, n], shared_mem=ONE_TILE_SHARED_BYTES
+    )
+
+
 def factor_tiles(data: torch.Tensor, out: torch.Tensor) -> None:
     batch, n, _ = data.shape
     edge = -(-n // TILE)
     tasks = task_list(batch, n, data.device)
     tiles = torch.empty(batch * (edge * (edge + 1) // 2) * TILE_BYTES, dtype=torch.uint8, device=data.device)
     progress = torch.zeros(2 * batch * edge + 2, dtype=torch.int32, device=data.device)
-    whole = "true" if n % TILE == 0 else "false"
-    kernel(f"#define WHOLE {whole}\n{TASK_SOURCE}", "factor_tiles", TASK_SHARED_BYTES)(
+    tile_kernel(n, "factor_tiles", TASK_SHARED_BYTES)(
         grid=(min(multiprocessors(data.device), len(tasks)), 1, 1),
         block=(TASK_THREADS, 1, 1),
         args=[data, out, tiles, progress[2:], progress, tasks, len(tasks), n, edge],
@@ -985,9 +1059,7 @@ def factor_tiles(data: torch.Tensor, out: torch.Tensor) -> None:
 def factor_small(data: torch.Tensor, out: torch.Tensor) -> None:
     batch, n, _ = data.shape
     if n <= 32:
-        kernel(SMALL_SOURCE, "factor_32", 0)(
-            grid=(-(-batch // 8), 1, 1), block=(128, 1, 1), args=[data, out, batch, n]
-        )
+        kernel(SMALL_SOURCE, "factor_32", 0)(grid=(-(-batch // 8), 1, 1), block=(128, 1, 1), args=[data, out, batch, n])
     else:
         kernel(SMALL_SOURCE, "factor_64", 0)(grid=(batch, 1, 1), block=(32, 1, 1), args=[data, out, batch, n])
 
@@ -995,5 +1067,7 @@ def factor_small(data: torch.Tensor, out: torch.Tensor) -> None:
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
     out = torch.empty_like(data)
-    (factor_small if data.shape[-1] <= SMALL else factor_tiles)(data, out)
+    n = data.shape[-1]
+    factor = factor_small if n <= SMALL else factor_one_tile if n <= TILE else factor_tiles
+    factor(data, out)
     return out
