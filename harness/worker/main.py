@@ -54,7 +54,10 @@ class Worker:
                 return
             except BaseException as error:  # SystemExit too: leaving is an error of the submission's
                 answer = faults.describe(error)
-            self._channel.send(answer)
+            try:
+                self._channel.send(answer)
+            except ChannelClosed:
+                return
 
     def do_open(self, request: Message, fds: list[int]) -> Message:
         if request["device"] == "cuda":
