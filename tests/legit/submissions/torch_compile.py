@@ -1,0 +1,14 @@
+#!POPCORN leaderboard softmax
+"""torch.compile, whose compiler runs in the first call of each shape."""
+
+import torch
+
+
+@torch.compile(dynamic=False)
+def softmax(x):
+    shifted = torch.exp(x - x.amax(dim=-1, keepdim=True))
+    return shifted / shifted.sum(dim=-1, keepdim=True)
+
+
+def custom_kernel(data):
+    return softmax(data)
