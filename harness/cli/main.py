@@ -24,7 +24,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("harness.cli.history", "Show your submissions, their scores and what changed."),
     "show": ("harness.cli.show", "Show one submission: code, cases, evidence, logs."),
     "diff": ("harness.cli.diff", "Show what changed between two submissions, in code and figures."),
+    "compare": ("harness.cli.compare", "Measure two files or submissions against each other, now."),
+    "note": ("harness.cli.note", "Keep a remark on a submission, or tag it."),
+    "restore": ("harness.cli.restore", "Write a submission's code back to a file."),
+    "delete": ("harness.cli.delete", "Remove a submission."),
     "compile": ("harness.cli.compile", "Say what every kernel costs on a GPU that is not here."),
+    "export": ("harness.cli.export", "Write the store to a file, as JSON lines or parquet."),
+    "import": ("harness.cli.import_", "Read submissions from a file: published ones, or another store's."),
     "lint": ("harness.cli.lint", "Prove that a board is sound."),
     "doctor": ("harness.cli.doctor", "Say what this machine can do, what is missing and how to get it."),
 }

@@ -1,0 +1,88 @@
+"""`harness compare A B`: a paired measurement of two files or submissions, now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.boards.board import GridName
+from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.comparing import compare_document, measure, render_comparison
+from harness.cli.operands import common_board, operand
+from harness.errors import ExitStatus
+from harness.evaluation.record import IsolationLevel
+from harness.store import open_reader
+
+if TYPE_CHECKING:
+    from harness.comparing.record import PairedComparison
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@click.option("--leaderboard", metavar="BOARD", help="Board name or folder; else the files' #!POPCORN line.")
+@click.option("--case", "cases", type=int, multiple=True, metavar="N", help="Only this benchmark; may be repeated.")
+@click.option("--grid", type=click.Choice([g.value for g in GridName]), help="Default: full with a GPU, else cpu.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds of timed calls a case; eight units of each run are taken whatever they cost.",
+)
+@click.option("--isolation", type=click.Choice([level.value for level in IsolationLevel]), help="As for submit.")
+@click.option("--seed", type=int, help="Root of every seed; the same root gives the same inputs again.")
+@json_option
+def compare_command(
+    a: str,
+    b: str,
+    leaderboard: str | None,
+    cases: tuple[int, ...],
+    grid: str | None,
+    budget_s: float,
+    isolation: str | None,
+    seed: int | None,
+    as_json: bool,
+) -> int:
+    """Measure B against A: is it faster, slower or the same?
+
+    Both run in one session, in turns (A B B A), on the same inputs. First A runs against itself: that sets the
+    threshold, and if it differs from itself by more than 0.5 % nothing is said. An operand that is all digits is a
+    submission's id, anything else a file. Nothing is recorded.
+
+    \b
+    harness compare 11 12
+    harness compare 12 kernel.py
+    harness compare old.py new.py --case 3 --budget 30
+
+    Exit status: 0 compared; 1 a submission failed; 2 the request was wrong; 3 this machine can't do it, or is too
+    restless for a verdict.
+    """
+    with open_reader() as reader:
+        sides = [operand(reader, text, with_figures=False) for text in (a, b)]
+        board = common_board(reader, sides, leaderboard)
+    result = measure(
+        leaderboard if leaderboard is not None and Path(leaderboard).is_dir() else board,
+        sides[0],
+        sides[1],
+        only=tuple(dict.fromkeys(cases)),
+        grid=GridName(grid) if grid else None,
+        budget_s=budget_s,
+        isolation=IsolationLevel(isolation) if isolation else None,
+        seed=seed,
+    )
+    if as_json:
+        print_json(compare_document(result, sides[0], sides[1]))
+    else:
+        render_comparison(stdout_console(), result, sides[0], sides[1])
+    return exit_status(result)
+
+
+def exit_status(result: PairedComparison) -> ExitStatus:
+    if result.failed:
+        return ExitStatus.FAILED
+    return ExitStatus.MACHINE_CANNOT if result.refused else ExitStatus.PASSED

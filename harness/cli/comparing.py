@@ -1,0 +1,275 @@
+"""What `compare` and `diff --measure` share: running a paired comparison, its screen and its document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.boards.board import GridName
+from harness.boards.find import find_board
+from harness.cli.document import figure_us, interval_us, plain_value, reason_document
+from harness.cli.formatting import ending, format_case, format_time, printable
+from harness.cli.operands import Side
+from harness.cli.report import TRACEBACK_LINES, plain_table, write
+from harness.evaluation.record import IsolationLevel
+from harness.measure.comparison import LEAST_THRESHOLD, Judgement, Ratio, Verdict, Why
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.comparing.record import CaseComparison, PairedComparison
+
+VERDICT_STYLE = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.SAME: "", Verdict.UNSURE: "yellow"}
+_WHY_NONE = {
+    Why.NULL_OFF_CENTRE: "No verdict: A against itself is off by more than 0.5 %.",
+    Why.TOO_SHORT: "No verdict: a call takes no longer than a call of nothing.",
+    Why.TOO_FEW: "No verdict: too few units.",
+}
+
+
+def measure(
+    board: str,
+    a: Side,
+    b: Side,
+    *,
+    only: tuple[int, ...] = (),
+    grid: GridName | None = None,
+    budget_s: float | None = None,
+    isolation: IsolationLevel | None = None,
+    seed: int | None = None,
+) -> PairedComparison:
+    """Run the comparison, telling each case on standard error as it ends."""
+    from harness.cli.evaluating import log_folder
+    from harness.comparing.paired import DEFAULT_BUDGET_S, Comparing, Request
+    from harness.comparing.record import CaseComparison
+
+    request = Request(
+        board=find_board(board),
+        source_a=a.source,
+        source_b=b.source,
+        grid=grid,
+        only=only,
+        budget_s=DEFAULT_BUDGET_S if budget_s is None else budget_s,
+        isolation=isolation,
+        seed=seed,
+    )
+    comparing = Comparing(request, log_folder(kept=False))
+    start = comparing.result
+    click.echo(
+        f"comparing on {start.device.name}, {start.grid} grid, isolation {start.isolation}: A = {a.title}, "
+        f"B = {b.title}",
+        err=True,
+    )
+    for event in comparing.events():
+        if isinstance(event, CaseComparison):
+            click.echo(f"  case {event.index} ({format_case(event.spec)}) {_line(event)}", err=True)
+    return comparing.result
+
+
+def render_comparison(console: Console, result: PairedComparison, a: Side, b: Side) -> None:
+    """Write the screen: what was compared, a row for each case, the verdict on the score, what it rests on."""
+    write(console, f"A  {a.title}", style="bold")
+    write(console, f"B  {b.title}", style="bold")
+    write(
+        console,
+        f"{result.leaderboard} · {result.grid.value} grid · {result.device.kind} {printable(result.device.name)} · "
+        f"isolation {result.isolation.value}",
+    )
+    console.print()
+    console.print(_table(result))
+    for case in result.cases:
+        if case.fault is not None:
+            _write_fault(console, case)
+    console.print()
+    _write_verdict(console, result)
+    write(
+        console,
+        "Paired, in turns A B B A on the same inputs, in one session. ± is half the 99 % interval; A/A is A against "
+        "itself. B is called slower or faster when the interval excludes 1 and the ratio is off by more than the "
+        "threshold: 0.5 %, or half the interval of A/A where that is more.",
+        style="dim",
+    )
+
+
+def format_judged(ratio: Ratio | None) -> str:
+    """`1.0103 ± 0.24 %`."""
+    if ratio is None:
+        return "–"
+    percent = 100 * ratio.half_width
+    digits = 2 if percent < 1 else 1 if percent < 10 else 0
+    return f"{ratio.value:.{4 if percent < 1 else 3 if percent < 10 else 2}f} ± {percent:.{digits}f} %"
+
+
+def _line(case: CaseComparison) -> str:
+    judgement = case.judgement
+    if judgement is None:
+        assert case.fault is not None
+        return f"{_whose(case)}: {case.fault.status}: {case.fault.reason.message}"
+    ratio = f"{format_judged(judgement.ratio)} " if judgement.verdict is not None else ""
+    return f"{ratio}{_verdict_word(judgement)} ({len(case.paired)} units)"
+
+
+def _verdict_word(judgement: Judgement) -> str:
+    return judgement.verdict.value if judgement.verdict is not None else "no verdict"
+
+
+def _whose(case: CaseComparison) -> str:
+    return case.fault.name.value if case.fault is not None and case.fault.name is not None else "harness"
+
+
+def _table(result: PairedComparison) -> Table:
+    from rich.text import Text
+
+    from harness.comparing.record import Name
+
+    table = plain_table()
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("benchmark")
+    table.add_column("A", justify="right", no_wrap=True)
+    table.add_column("B", justify="right", no_wrap=True)
+    table.add_column("B/A", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("A/A", justify="right", no_wrap=True)
+    table.add_column("units", justify="right", no_wrap=True)
+    for case in result.cases:
+        judgement = case.judgement
+        table.add_row(
+            str(case.index),
+            Text(format_case(case.spec)),
+            format_time(case.figure(Name.A)),
+            format_time(case.figure(Name.B)),
+            "" if judgement is None else format_judged(judgement.ratio if judgement.verdict else None),
+            _verdict_text(judgement, failed=_whose(case) if case.fault is not None else ""),
+            "" if judgement is None else format_judged(judgement.null),
+            str(len(case.paired)),
+        )
+    overall = result.overall
+    if overall is not None and len(result.cases) > 1:
+        table.add_section()
+        ratio = format_judged(overall.ratio if overall.verdict else None)
+        table.add_row("", "score", "", "", ratio, _verdict_text(overall), format_judged(overall.null), "")
+    return table
+
+
+def _verdict_text(judgement: Judgement | None, failed: str = "") -> Any:
+    from rich.text import Text
+
+    if judgement is None:
+        return Text(f"{failed} failed" if failed else "", style="red")
+    if judgement.verdict is None:
+        return Text("no verdict", style="yellow")
+    return Text(judgement.verdict.value, style=VERDICT_STYLE[judgement.verdict])
+
+
+def _write_verdict(console: Console, result: PairedComparison) -> None:
+    overall = result.overall
+    if overall is not None and overall.verdict is not None and overall.ratio is not None:
+        words = {
+            Verdict.FASTER: f"B is faster: {_percent(overall.ratio)}",
+            Verdict.SLOWER: f"B is slower: {_percent(overall.ratio)}",
+            Verdict.SAME: f"A and B take the same time, within {100 * overall.threshold:.1f} %",
+            Verdict.UNSURE: "Unsure: the interval is too wide to say. More time (--budget) narrows it",
+        }
+        write(console, words[overall.verdict] + ".", style=f"bold {VERDICT_STYLE[overall.verdict]}".strip())
+        return
+    if result.failed:
+        write(console, "No verdict on the score: not every case ran on both sides.", style="bold red")
+        return
+    reasons = [case.judgement for case in result.cases if case.judgement and case.judgement.verdict is None]
+    if overall is not None and overall.verdict is None:
+        reasons.append(overall)
+    for why in dict.fromkeys(judgement.why for judgement in reasons):
+        write(console, _WHY_NONE[why], style="bold yellow")
+    if any(judgement.why is Why.NULL_OFF_CENTRE for judgement in reasons):
+        write(console, "This machine is too restless. Stop what else runs on it, or give it more time with --budget.")
+
+
+def _percent(ratio: Ratio) -> str:
+    off = 100 * abs(ratio.value - 1)
+    return f"{off:.{2 if ratio.half_width < 0.01 else 1}f} % {'less' if ratio.value < 1 else 'more'} time than A"
+
+
+def _write_fault(console: Console, case: CaseComparison) -> None:
+    assert case.fault is not None
+    console.print()
+    write(console, f"case {case.index}, {_whose(case)}: {case.fault.status.value}", style="red")
+    write(console, f"{printable(case.fault.reason.message)} ({case.fault.reason.code.value})", indent=2)
+    if case.fault.traceback.strip():
+        write(console, ending(case.fault.traceback, TRACEBACK_LINES), style="dim", indent=2)
+
+
+# -- the document -----------------------------------------------------------------------------------------------------
+
+
+def compare_document(result: PairedComparison, a: Side, b: Side) -> dict[str, Any]:
+    """The document of `compare --json`: stable names, full precision, times in microseconds, raw readings in ns."""
+    return {
+        "leaderboard": result.leaderboard,
+        "a": _side(a),
+        "b": _side(b),
+        "grid": result.grid.value,
+        "device": result.device.name,
+        "isolation": result.isolation.value,
+        "protocol": "sealed-1",
+        "seed": result.seed,
+        "versions": dict(result.versions),
+        "log": result.log,
+        "verdict": None if result.verdict is None else result.verdict.value,
+        "score": None if result.overall is None else _judgement(result.overall),
+        "cases": [_case(case) for case in result.cases],
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {"id": None if side.submission is None else side.submission.id, "file_name": side.file_name}
+
+
+def _case(case: CaseComparison) -> dict[str, Any]:
+    from harness.comparing.record import Name
+
+    a, b = case.figure(Name.A), case.figure(Name.B)
+    judgement = case.judgement
+    return {
+        "index": case.index,
+        "spec": {key: plain_value(value) for key, value in case.spec.items()},
+        "failed": None if case.fault is None else _whose(case),
+        "status": "passed" if case.fault is None else case.fault.status.value,
+        "reason": None if case.fault is None else reason_document(case.fault.reason),
+        "traceback": "" if case.fault is None else case.fault.traceback,
+        "a_us": figure_us(a),
+        "a_ci_us": interval_us(a),
+        "b_us": figure_us(b),
+        "b_ci_us": interval_us(b),
+        **(_judgement(judgement) if judgement is not None else _NOTHING),
+        "units": len(case.paired),
+        "readings_ns": [list(unit) for unit in case.paired],
+        "null_readings_ns": [list(unit) for unit in case.null],
+        "overhead_ns": list(case.overhead_ns),
+    }
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    """The ratio is withheld where there is no verdict: what A against itself shows then is all that is known."""
+    ratio = judgement.ratio if judgement.verdict is not None else None
+    return {
+        "verdict": None if judgement.verdict is None else judgement.verdict.value,
+        "why": judgement.why.value,
+        "ratio": None if ratio is None else ratio.value,
+        "ratio_ci": None if ratio is None else [ratio.interval.low, ratio.interval.high],
+        "null_ratio": None if judgement.null is None else judgement.null.value,
+        "null_ci": None if judgement.null is None else [judgement.null.interval.low, judgement.null.interval.high],
+        "threshold": judgement.threshold,
+    }
+
+
+_NOTHING: dict[str, Any] = {
+    "verdict": None,
+    "why": None,
+    "ratio": None,
+    "ratio_ci": None,
+    "null_ratio": None,
+    "null_ci": None,
+    "threshold": LEAST_THRESHOLD,
+}

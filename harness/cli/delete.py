@@ -1,0 +1,75 @@
+"""`harness delete ID …`: remove submissions, after asking."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import json_option, print_json
+from harness.cli.formatting import format_moment, format_time, printable
+from harness.cli.lookup import find_submission
+from harness.errors import RequestError
+from harness.store import EvaluationRow, SubmissionRow, open_reader
+
+
+@click.command()
+@click.argument("ids", type=click.IntRange(min=1), metavar="ID…", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@json_option
+def delete_command(ids: tuple[int, ...], yes: bool, as_json: bool) -> None:
+    """Remove submissions with their evaluations, notes, tags and logs. This can't be undone.
+
+    Rankings are made anew without them. The code goes too, unless another submission has the same.
+
+    \b
+    harness delete 12
+    harness delete 12 13 --yes
+    """
+    chosen = tuple(dict.fromkeys(ids))
+    with open_reader() as reader:
+        found = [(find_submission(reader, id), reader.evaluations(id, with_rank=False)) for id in chosen]
+    for submission, evaluations in found:
+        click.echo(_line(submission, evaluations), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise RequestError("nobody is here to confirm it", hint="Add --yes to delete without being asked.")
+        count = "this submission" if len(found) == 1 else f"these {len(found)} submissions"
+        click.confirm(f"Delete {count} for good?", abort=True, err=True)
+    from harness.store import Store
+
+    with Store.open() as store:
+        for submission, evaluations in found:
+            store.delete_submission(submission.id)
+            for evaluation in evaluations:
+                _remove_logs(evaluation.header.log)
+    if as_json:
+        print_json({"deleted": list(chosen)})
+    else:
+        click.echo(f"deleted {', '.join(map(str, chosen))}")
+
+
+def _line(submission: SubmissionRow, evaluations: list[EvaluationRow]) -> str:
+    scores = [evaluation.score for evaluation in evaluations if evaluation.score is not None]
+    parts = [
+        str(submission.id),
+        submission.leaderboard,
+        submission.file_name,
+        submission.user,
+        format_moment(submission.created_at),
+        f"{len(evaluations)} evaluation{'' if len(evaluations) == 1 else 's'}",
+    ]
+    if scores:
+        parts.append(f"best {format_time(min(scores, key=lambda score: score.value_ns))}")
+    return printable("  ".join(parts))
+
+
+def _remove_logs(log: str) -> None:
+    """A log folder of ours, beside the store; any other place is left alone."""
+    from harness.store.location import home
+
+    folder = Path(log)
+    if log and folder.parent == home() / "logs":
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,84 @@
+"""`harness note ID [TEXT]`: keep a remark on a submission, tag it, or show what is kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.formatting import format_moment, printable
+from harness.cli.lookup import find_submission
+from harness.cli.report import write
+from harness.errors import RequestError
+from harness.store import Note, open_reader
+
+TAG = re.compile(r"[\w.+-]{1,40}")
+
+
+@click.command()
+@click.argument("id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("text", nargs=-1)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag; may be repeated.")
+@click.option("--untag", "untags", multiple=True, metavar="TAG", help="Take a tag away; may be repeated.")
+@click.option("--remove", type=click.IntRange(min=1), metavar="NOTE", help="Forget the note of this number.")
+@json_option
+def note_command(
+    id: int, text: tuple[str, ...], tags: tuple[str, ...], untags: tuple[str, ...], remove: int | None, as_json: bool
+) -> None:
+    """Keep a remark on submission ID, or tag it. Without a text or tags: show what is kept.
+
+    \b
+    harness note 12 spills at 128 columns
+    harness note 12 --tag wip --tag tma
+    harness note 12
+    """
+    remark = " ".join(text).strip()
+    for tag in (*tags, *untags):
+        if not TAG.fullmatch(tag):
+            raise RequestError(
+                f"'{printable(tag)}' is no tag", where="--tag", allowed="up to 40 letters, digits, and . _ + -"
+            )
+    with open_reader() as reader:
+        find_submission(reader, id)
+        known = [note.id for note in reader.notes(id)]
+    if remove is not None and remove not in known:
+        raise RequestError(
+            f"submission {id} has no note {remove}",
+            where="--remove",
+            allowed=", ".join(map(str, known)) if known else "it has none",
+        )
+    if remark or tags or untags or remove is not None:
+        _change(id, remark, tags, untags, remove)
+    with open_reader() as reader:
+        notes, kept = reader.notes(id), reader.tags(id)
+    if as_json:
+        print_json({"submission": id, "tags": kept, "notes": [note_document(note) for note in notes]})
+        return
+    console = stdout_console()
+    write(console, f"submission {id}" + (f" · {format_tags(kept)}" if kept else ""), style="bold")
+    for note in notes:
+        write(console, f"{note.id}  {format_moment(note.created_at)}  {printable(note.text)}")
+    if not notes and not kept:
+        write(console, "Nothing is kept on it.")
+
+
+def format_tags(tags: list[str]) -> str:
+    return " ".join(f"#{printable(tag)}" for tag in tags)
+
+
+def note_document(note: Note) -> dict[str, Any]:
+    return {"id": note.id, "created_at": note.created_at.isoformat(), "text": note.text}
+
+
+def _change(id: int, remark: str, tags: tuple[str, ...], untags: tuple[str, ...], remove: int | None) -> None:
+    from harness.store import Store
+
+    with Store.open() as store:
+        if remove is not None:
+            store.remove_note(id, remove)
+        if tags or untags:
+            store.change_tags(id, add=tags, remove=untags)
+        if remark:
+            store.add_note(id, remark)

@@ -1,0 +1,102 @@
+"""What `diff` and `compare` are given: a submission by its id, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cli.formatting import printable
+from harness.cli.lookup import find_submission, recorded_board
+from harness.errors import RequestError
+from harness.store import EvaluationRow, Reader, SubmissionRow
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand: a submission, or a file on disk (then `submission` is None and it has no figures)."""
+
+    source: str
+    file_name: str
+    submission: SubmissionRow | None
+    evaluations: Sequence[EvaluationRow] = ()
+
+    @property
+    def title(self) -> str:
+        if self.submission is None:
+            return printable(f"{self.file_name} (file)")
+        s = self.submission
+        return printable(f"{s.id} · {s.leaderboard} · {s.file_name} · {s.user}")
+
+    @property
+    def short(self) -> str:
+        """`12` for a submission, the file's name for a file."""
+        return printable(Path(self.file_name).name) if self.submission is None else str(self.submission.id)
+
+
+def operand(reader: Reader, text: str, *, with_figures: bool = True) -> Side:
+    """The side that an operand names; all digits are an id. RequestError when there is no such thing."""
+    if is_id(text):
+        return of_submission(reader, find_submission(reader, int(text)), with_figures=with_figures)
+    return of_file(text)
+
+
+def is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def of_submission(reader: Reader, submission: SubmissionRow, *, with_figures: bool = True) -> Side:
+    evaluations = reader.evaluations(submission.id, with_rank=False) if with_figures else []
+    return Side(reader.source(submission.sha256), submission.file_name, submission, evaluations)
+
+
+def of_file(text: str) -> Side:
+    try:
+        return Side(Path(text).read_text(encoding="utf-8"), text, None)
+    except UnicodeDecodeError as error:
+        raise RequestError("the file is not UTF-8 text", where=text) from error
+    except OSError as error:
+        raise RequestError(
+            f"can't be read: {error.strerror}", where=text, allowed="a submission's id or a file"
+        ) from error
+
+
+def predecessor(reader: Reader, submission: SubmissionRow) -> Side:
+    if submission.previous is None:
+        raise RequestError(
+            f"submission {submission.id} is the first of {printable(submission.user)} on {submission.leaderboard}",
+            hint="Name two: `harness diff OLD NEW`, each an id or a file.",
+        )
+    return of_submission(reader, find_submission(reader, submission.previous))
+
+
+def header_board(side: Side) -> str | None:
+    """The board that a side is for: that of the submission, or of the file's header; None when it names none."""
+    if side.submission is not None:
+        return side.submission.leaderboard
+    from harness.boards.directives import parse_directives
+
+    return parse_directives(side.source, side.file_name).leaderboard
+
+
+def board_of_file(side: Side) -> str:
+    board = header_board(side)
+    if board is None:
+        raise RequestError(
+            "the file's header names no board", where=side.file_name, hint="Say which with --leaderboard BOARD."
+        )
+    return board
+
+
+def common_board(reader: Reader, sides: Sequence[Side], option: str | None) -> str:
+    """The one board that both sides and the option name, by its own name. RequestError when they name two, or none."""
+    named = [(f"{side.short}", header_board(side)) for side in sides] + [("--leaderboard", option)]
+    boards: dict[str, str] = {}
+    for what, name in named:
+        if name is not None:
+            boards.setdefault(recorded_board(reader, name), f"{what} is for {name}")
+    if not boards:
+        raise RequestError("neither file names a board", hint="Say which with --leaderboard BOARD.")
+    if len(boards) > 1:
+        raise RequestError(f"times of different boards are not compared: {', '.join(boards.values())}")
+    return next(iter(boards))

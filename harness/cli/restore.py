@@ -1,0 +1,73 @@
+"""`harness restore ID`: write a submission's code back to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.common import json_option, print_json
+from harness.cli.formatting import printable
+from harness.cli.lookup import find_submission
+from harness.errors import MachineError, RequestError
+from harness.store import SubmissionRow, open_reader
+
+
+@click.command()
+@click.argument("id", type=click.IntRange(min=1), metavar="ID")
+@click.option("--to", "target", type=click.Path(path_type=Path), metavar="FILE", help="Default: its name, here.")
+@click.option("--force", is_flag=True, help="Overwrite a file that holds something else.")
+@json_option
+def restore_command(id: int, target: Path | None, force: bool, as_json: bool) -> None:
+    """Write the code of submission ID back to a file, byte for byte.
+
+    \b
+    harness restore 12
+    harness restore 12 --to old.py
+    """
+    with open_reader() as reader:
+        submission = find_submission(reader, id)
+        source = reader.source(submission.sha256)
+    path = _path(submission, target)
+    content = source.encode("utf-8")
+    written = _write(path, content, force=force)
+    if as_json:
+        print_json({"submission": id, "file": str(path), "sha256": submission.sha256, "written": written})
+    else:
+        click.echo(f"{'wrote' if written else 'unchanged:'} {printable(str(path))}")
+
+
+def _path(submission: SubmissionRow, target: Path | None) -> Path:
+    """Where to write. A recorded name is somebody else's text: only its last part counts."""
+    name = submission.file_name.replace("\\", "/").rpartition("/")[2]
+    if target is not None:
+        return target / name if target.is_dir() else target
+    if name in ("", ".", "..") or "\x00" in name:
+        raise RequestError(
+            f"submission {submission.id} has no usable file name ({printable(submission.file_name)!r})",
+            hint="Say where to write it with --to FILE.",
+        )
+    return Path(name)
+
+
+def _write(path: Path, content: bytes, *, force: bool) -> bool:
+    """Whether the file was written; False when it holds just that already."""
+    try:
+        if path.is_dir():
+            raise RequestError("is a folder", where=str(path), hint="Name a file with --to FILE.")
+        if path.exists():
+            if path.read_bytes() == content:
+                return False
+            if not force:
+                raise RequestError(
+                    "the file exists and holds something else",
+                    where=str(path),
+                    hint="Write elsewhere with --to FILE, or overwrite it with --force.",
+                )
+            path.write_bytes(content)
+            return True
+        with path.open("xb") as file:  # another process may have made it meanwhile
+            file.write(content)
+        return True
+    except OSError as error:
+        raise MachineError(f"can't be written: {error.strerror}", where=str(path)) from error

@@ -1,0 +1,91 @@
+"""The workers of a comparison: one for A, a second one for A, one for B, and the twin that gives the clock's cost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from harness.boards.board import Board
+from harness.boards.reference import Reference
+from harness.comparing.record import Fault, Name
+from harness.evaluation.clocks import TimedCall
+from harness.evaluation.contract import OutputForm
+from harness.evaluation.host import Host
+from harness.evaluation.session import Session
+from harness.evaluation.workers import WorkerFault
+from harness.wire.packing import Packed
+
+
+class Failed(Exception):
+    """A contestant's fault, with whose it was."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason.message)
+        self.fault = fault
+
+
+class Contestant:
+    """One submission in a worker that lives through all cases; a dead one is replaced before the next case."""
+
+    def __init__(self, name: Name, phase: str, host: Host, *, cuda: bool, timeout_s: float, choice: random.Random):
+        self.name = name
+        self._phase, self._host, self._cuda, self._timeout_s, self._choice = phase, host, cuda, timeout_s, choice
+        self._session: Session | None = None
+        self._form: OutputForm | None = None
+
+    def ready(self) -> None:
+        """Have a worker with the submission loaded. Raises Failed."""
+        if self._session is not None and self._session.alive:
+            return
+        self.close()
+        self._session = Session(self._host, self._phase, cuda=self._cuda)
+        self._guard(lambda session: session.import_submission(self._timeout_s))
+
+    def first_call(self, packed: Packed) -> Any:
+        """The untimed call in which a shape is compiled and tuned; its output. Raises Failed."""
+        self._form, output = self._guard(lambda session: session.call(packed, self._choice, self._timeout_s))
+        return output
+
+    def timed(self, packed: Packed) -> tuple[TimedCall, Any]:
+        """One timed call and its output. Raises Failed."""
+        form = self._form
+        assert form is not None
+        reading: tuple[TimedCall, Any] = self._guard(
+            lambda session: session.timed(packed, form, self._choice, self._timeout_s)
+        )
+        return reading
+
+    def check(self, judge: Callable[[], str]) -> None:
+        """Judge an output of this contestant. Raises Failed."""
+        self._guard(lambda session: judge())
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _guard(self, action: Callable[[Session], Any]) -> Any:
+        assert self._session is not None
+        try:
+            return action(self._session)
+        except WorkerFault as fault:
+            if fault.fatal:
+                self._session.worker.kill()
+            raise Failed(Fault(self.name, fault.status, fault.reason, fault.traceback)) from None
+
+
+class Judges:
+    """What every output of one case is held against: the board's checks, in full for the first calls, and by the
+    cheaper spot check, where the board has one, for the others."""
+
+    def __init__(self, board: Board, reference: Reference) -> None:
+        self._board, self._reference = board, reference
+
+    def judge(self, data: Any, output: Any, *, seed: int, fully: bool) -> str:
+        from harness.evaluation.cases import judge
+
+        reference = self._reference
+        if reference.has_spot_check and not fully:
+            return judge(lambda: reference.spot_check(data, output, seed))
+        return judge(lambda: reference.check(data, output))
