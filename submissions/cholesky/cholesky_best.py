@@ -30,8 +30,9 @@ and fp32 registers take the sum over every 128 columns.
 L's hi and lo parts go through memory in the layout that wgmma reads (K-major, 128-byte swizzle), 64 KiB a tile, so
 that a fetch is a plain bulk copy.
 
-Good at: everything up to 16384, most of all small batches of 512 to 4096, where a library waits between launches. What
-limits it: up to 8192 the chain of diagonal blocks (20 µs a tile), above that the cache's bandwidth for 128 × 128 tiles.
+On an H200 7.3 times cuSOLVER by geomean over the board's 15 cases (device events), from 2.8 (one matrix of 4096) to 22
+(two of them). Up to 8192 a chain of pivots and announcements, 20 µs a column of tiles, is what takes time; at 16384 the
+products run at about 550 TFLOP/s of fp16.
 """
 
 import functools
