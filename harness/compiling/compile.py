@@ -6,9 +6,11 @@ else, bounded and checked.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -22,9 +24,9 @@ from harness.boards.task_files import write_task_files
 from harness.compiling.architectures import Architecture
 from harness.compiling.cache import ResultCache, key_of, versions
 from harness.compiling.jsonable import RecordError, from_dict
-from harness.compiling.record import Compilation, CompiledCase, Kernel, Problem, ProblemKind
+from harness.compiling.record import Compilation, CompiledCase, Kernel, Problem, ProblemKind, SourceLine
 from harness.compiling.request import CompileRequest
-from harness.compiling.workplace import Workplace, read_artefact
+from harness.compiling.workplace import Workplace, make_folder, read_artefact
 from harness.errors import MachineError, RequestError
 from harness.evaluation.host import submission_file, support_files
 from harness.evaluation.record import ReasonCode
@@ -32,6 +34,8 @@ from harness.evaluation.workers import WorkerFault
 from harness.sandbox import best_level
 
 LOOKED_FOR = "Triton, Gluon and Helion kernels, CuTe DSL, load_inline and load, torch.cuda._compile_kernel"
+PRELOADED = {"triton": r"\b(?:triton|helion)\b"}
+"""Packages that every worker of a file would import, by the words that give them away: imported once, before the fork."""
 _HEADERS = (".h", ".hpp", ".cuh", ".inc")
 _MOST_HEADERS = 200
 
@@ -45,9 +49,15 @@ class Compiled:
 
 
 def compile_file(
-    request: CompileRequest, *, cache_folder: Path | None = None, progress: Callable[[str], None] = lambda text: None
+    request: CompileRequest,
+    *,
+    cache_folder: Path | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+    workplace: Workplace | None = None,
 ) -> tuple[Compiled, ...]:
     """Compile for every architecture asked for, in their order. What is known from before is taken from `cache_folder`.
+
+    `workplace` may be a warm one of the caller's, which is then left open.
 
     Raises RequestError for a request that can't be met, MachineError where this machine lacks what it takes. What is
     wrong with the submission is in the result.
@@ -62,12 +72,17 @@ def compile_file(
             found[name] = Compiled(replace(kept[0], cached=True), kept[1])
     missing = [each for each in request.architectures if each.name not in found]
     if missing:
-        with Workplace(request.isolation or best_level()) as workplace:
-            for compiled in _compile(request, missing, cases, workplace, progress):
+        with contextlib.nullcontext(workplace) if workplace else _own_workplace(request) as place:
+            for compiled in _compile(request, missing, cases, place, progress):
                 found[compiled.compilation.architecture] = compiled
                 if cache is not None:
                     cache.put(keys[compiled.compilation.architecture], compiled.compilation, compiled.artefacts)
     return tuple(found[each.name] for each in request.architectures)
+
+
+def _own_workplace(request: CompileRequest) -> Workplace:
+    preload = [name for name, words in PRELOADED.items() if re.search(words, request.source)]
+    return Workplace(request.isolation or best_level(), preload)
 
 
 def _key(request: CompileRequest, architecture: Architecture, cases: Sequence[tuple[int, Spec]]) -> str:
@@ -97,8 +112,8 @@ def _compile(
     workplace: Workplace,
     progress: Callable[[str], None],
 ) -> list[Compiled]:
-    code = workplace.folder("code")
-    jobs = _Jobs(request, workplace, progress, code)
+    base = workplace.fresh_folder("job")
+    jobs = _Jobs(request, workplace, progress, base)
     cores = os.cpu_count() or 1
     if request.board is None or request.board.language is Language.CUDA:
         jobs.lay_out_cuda()
@@ -130,8 +145,9 @@ class _Part:
 class _Jobs:
     """Makes workers' requests, and reads what they leave."""
 
-    def __init__(self, request: CompileRequest, workplace: Workplace, progress: Callable[[str], None], code: Path) -> None:
-        self._request, self._workplace, self._progress, self._code = request, workplace, progress, code
+    def __init__(self, request: CompileRequest, workplace: Workplace, progress: Callable[[str], None], base: Path) -> None:
+        self._request, self._workplace, self._progress, self._base = request, workplace, progress, base
+        self._code = make_folder(base / "code")
         self._message: dict[str, Any] = {}
         self._readable: list[Path] = []
         self._inputs: dict[int, dict[str, str]] = {}
@@ -174,7 +190,7 @@ class _Jobs:
             "support": [name.removesuffix(".py") for name in support_files(board) if name.endswith(".py")],
             "shown_as": {submission_file(board): self._request.file_name},
         }
-        out = self._workplace.folder("inputs")
+        out = make_folder(self._base / "inputs")
         request = {
             "op": "inputs",
             "board": str(board.folder),
@@ -210,12 +226,13 @@ class _Jobs:
                     told.append({"index": index, "spec": dict(spec), "input": made["folder"]})
             request["cases"] = told
         name = f"{architecture.name}-{cases[0][0] if cases else 0}"
-        out = self._workplace.folder(f"out/{name}")
-        current: list[int] = []
+        out = make_folder(self._base / f"out-{name}")
+        news: dict[str, Any] = {}
 
-        def begin(index: int) -> None:
-            current[:] = [index]
-            self._progress(f"{architecture.name}: case {index}")
+        def on_news(told: dict[str, Any]) -> None:
+            news.update(told)
+            if "case" in told:
+                self._progress(f"{architecture.name}: case {told['case']}")
 
         self._progress(f"{architecture.name}: starting")
         try:
@@ -226,16 +243,15 @@ class _Jobs:
                 readable=self._readable,
                 out=out,
                 timeout_s=self._request.case_timeout_s,
-                on_case=begin,
+                on_news=on_news,
             )
         except WorkerFault as fault:
-            kind = ProblemKind.TIMEOUT if fault.reason.code is ReasonCode.TIMEOUT else ProblemKind.CRASH
-            problem = Problem(kind, fault.reason.message, detail=fault.traceback)
-            spec = next((spec for index, spec in cases if current and index == current[0]), None)
+            problem = _cut_short(fault, news)
+            spec = next((spec for index, spec in cases if index == news.get("case")), None)
             if spec is None:
                 part.problems.append(problem)
             else:
-                part.cases.append(CompiledCase(current[0], spec, (problem,)))
+                part.cases.append(CompiledCase(news["case"], spec, (problem,)))
         self._read(out, part)
         return part
 
@@ -255,11 +271,23 @@ class _Jobs:
             for kind, name in kernel.files.items():
                 try:
                     # Names of several workers' files meet in one compilation.
-                    files[kind] = f"{out.name}-{name}"
+                    files[kind] = f"{out.name.removeprefix('out-')}-{name}"
                     part.artefacts[files[kind]] = read_artefact(out, name)
                 except OSError:
                     del files[kind]
             part.kernels.append(replace(kernel, files=files))
+
+
+def _cut_short(fault: WorkerFault, news: dict[str, Any]) -> Problem:
+    """What the end of a worker means. A compiler that aborts takes the worker along: then it is the kernel's error."""
+    kernel, line = news.get("compiling"), news.get("line")
+    source = SourceLine(str(line[0]), int(line[1])) if isinstance(line, list) and len(line) == 2 else None
+    if fault.reason.code is ReasonCode.TIMEOUT:
+        return Problem(ProblemKind.TIMEOUT, fault.reason.message, source, str(kernel or ""), fault.traceback)
+    if kernel:
+        text = f"the compiler itself ended: {fault.reason.message}"
+        return Problem(ProblemKind.COMPILE_ERROR, text, source, str(kernel), fault.traceback)
+    return Problem(ProblemKind.CRASH, fault.reason.message, detail=fault.traceback)
 
 
 def _merged(request: CompileRequest, architecture: str, parts: list[_Part], seconds: float) -> Compiled:

@@ -27,6 +27,7 @@ class InstructionClass(StrEnum):
     SHARED = "shared"
     GLOBAL = "global"
     ATOMIC = "atomic"
+    MOVE = "move"  # registers, constants, special registers, exchange between lanes
     BARRIER = "barrier"
     CONTROL = "control"
     OTHER = "other"
@@ -48,6 +49,7 @@ _CLASSES: tuple[tuple[InstructionClass, str], ...] = (
     (InstructionClass.ATOMIC, r"ATOM\w*|RED\w*|UREDGR"),
     (InstructionClass.SHARED, r"LDS|STS|LDSM|STSM|U?LDSM|UST[SG]|LDS\w*|STAS"),
     (InstructionClass.GLOBAL, r"LDG|STG|LD|ST|CCTL\w*|LDGDEPBAR"),
+    (InstructionClass.MOVE, r"U?MOV\w*|CS2R\w*|CS2UR|S2R|S2UR|R2UR|R2P|P2R|UP2UR|UR2UP|U?LDCU?|ULDC|SHFL|VOTE\w*|UVOTEU|MATCH|REDUX|CREDUX|U?PLOP3|MOVM|GETLMEMBASE|LEPC|BMOV|UF2FP|R2B"),
     (InstructionClass.BARRIER, r"BAR|SYNCS|DEPBAR|WARPSYNC|MEMBAR|FENCE|BSYNC|BSSY|UCGABAR\w*|ARRIVES|WARPGROUP|ERRBAR|UBAR"),
     (InstructionClass.CONTROL, r"BRA|BRX|JMP\w*|EXIT|RET|CALL|NOP|KILL|YIELD|NANOSLEEP|BREAK|WARPGROUPSET|PREEXIT|ACQBULK|ELECT|USETMAXREG|BPT"),
     (

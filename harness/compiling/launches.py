@@ -12,7 +12,7 @@ _CONSTANT = re.compile(
     re.MULTILINE,
 )
 _DIM3 = re.compile(r"\bdim3\s+(?P<name>\w+)\s*(?:\(|\{|=\s*dim3\s*[({])(?P<args>[^;{}]*?)[)}]\s*;")
-_KERNEL = re.compile(r"__global__[^;{()]*?(?:__launch_bounds__\s*\([^)]*\)\s*)?(?:[\w:<>*&\s]*?)\b(?P<name>[A-Za-z_]\w*)\s*\(")
+_KERNEL = re.compile(r"__global__(?:[\w:<>*&\s]|__\w+__\s*\([^)]*\))*?\b(?P<name>(?!__\w+__\b)[A-Za-z_]\w*)\s*\(")
 _ALLOWED = re.compile(r"[\d\s*+/()-]+")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import sysconfig
-import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.errors import MachineError
@@ -17,36 +15,39 @@ from harness.evaluation.host import CACHE_VARIABLES, server_environment
 from harness.evaluation.record import IsolationLevel
 from harness.evaluation.workers import ForkServer, WorkerFault, WorkerProcess
 from harness.sandbox import default_plan
+from harness.scratch import PASSABLE, Scratch
 from harness.wire.channel import Message
 
 MODULE = "harness.compiling.worker.server"
+PRELOAD = "HARNESS_COMPILE_PRELOAD"
+"""Tells the fork server which packages its workers will import."""
 MOST_ARTEFACT_BYTES = 64 << 20
 
 
 class Workplace:
     """Use as a context manager: leaving it ends every process and removes the folders."""
 
-    def __init__(self, isolation: IsolationLevel) -> None:
-        self._isolation = isolation
-        self.root = Path(tempfile.mkdtemp(prefix="harness-compile-"))
-        self.root.chmod(0o711)  # a worker under another uid must be able to pass through
+    def __init__(self, isolation: IsolationLevel, preload: Sequence[str] = ()) -> None:
+        self._isolation, self._preload = isolation, tuple(preload)
+        self._scratch = Scratch.make("harness-compile-", PASSABLE)
+        self.root = self._scratch.path
         self._server: ForkServer | None = None
         self._lock = threading.Lock()
         self._count = 0
 
     def __enter__(self) -> Workplace:
-        self._server = ForkServer(server_environment(), MODULE)
+        self._server = ForkServer({**server_environment(), PRELOAD: ",".join(self._preload)}, MODULE)
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._server is not None:
             self._server.close()
-        shutil.rmtree(self.root, ignore_errors=True)
+        self._scratch.remove()
 
-    def folder(self, name: str) -> Path:
-        made = self.root / name
-        made.mkdir(mode=0o755, parents=True)
-        return made
+    def fresh_folder(self, name: str) -> Path:
+        with self._lock:
+            self._count += 1
+            return make_folder(self.root / f"{self._count:02d}-{name}")
 
     def run(
         self,
@@ -57,7 +58,7 @@ class Workplace:
         readable: list[Path],
         out: Path,
         timeout_s: float,
-        on_case: Callable[[int], None] = lambda index: None,
+        on_news: Callable[[Message], None] = lambda news: None,
     ) -> Message:
         """One worker doing one request; its answer. Without `code` it holds none of the submission and goes without a
         sandbox. Raises WorkerFault, MachineError for a fault of ours."""
@@ -66,11 +67,13 @@ class Workplace:
             worker.send(request)
             while True:
                 answer = worker.answer(timeout_s)
-                if "case" in answer:
-                    on_case(answer["case"])
+                if "case" in answer or "compiling" in answer:
+                    on_news(answer)
                     continue
                 if "fault" in answer:
-                    raise MachineError(f"the compile worker failed: {answer['fault']}", hint=answer.get("traceback", ""))
+                    raise MachineError(
+                        f"the compile worker failed: {answer['fault']}", hint=answer.get("traceback", "")
+                    )
                 return answer
         except WorkerFault as fault:
             fault.traceback = fault.traceback or _tail(log)
@@ -80,19 +83,21 @@ class Workplace:
 
     def _start(self, name: str, code: Path | None, readable: list[Path], out: Path) -> tuple[WorkerProcess, Path]:
         assert self._server is not None
-        with self._lock:
-            self._count += 1
-            base = self.folder(f"{self._count:02d}-{name}")
-            home, cache = base / "home", base / "cache"
-            for made in (home, cache):
-                made.mkdir(mode=0o755)
-            log = base / "log"
-            log.touch(mode=0o600)
-            isolation = self._isolation if code is not None else IsolationLevel.NONE
-            shown = [*readable, *([code] if code is not None else [])]
-            plan = default_plan(isolation, scratch=home, cuda=False, readable=shown, writable=[cache, out])
-            environment = {**server_environment(), **_environment(cache)}
-            return self._server.spawn(home, environment, log, plan), log
+        base = self.fresh_folder(name)
+        home, cache = make_folder(base / "home"), make_folder(base / "cache")
+        log = base / "log"
+        log.touch(mode=0o600)
+        isolation = self._isolation if code is not None else IsolationLevel.NONE
+        shown = [*readable, *([code] if code is not None else [])]
+        plan = default_plan(isolation, scratch=home, cuda=False, readable=shown, writable=[cache, out])
+        environment = {**server_environment(), **_environment(cache)}
+        return self._server.spawn(home, environment, log, plan), log
+
+
+def make_folder(path: Path) -> Path:
+    """A folder that a worker under another uid may read."""
+    path.mkdir(mode=0o755)
+    return path
 
 
 def _environment(cache: Path) -> dict[str, str]:

@@ -8,6 +8,8 @@ import sys
 import threading
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -71,7 +73,17 @@ class Collector:
         self.problems: dict[int | None, list[Problem]] = {}
         self.library: dict[int | None, Counter[str]] = {}
         self.dsls_seen: set[str] = set()
+        self.tell: Callable[[dict[str, Any]], None] = lambda message: None
+        """Reaches the supervisor while the work goes on."""
         self._lock = threading.RLock()
+
+    @contextmanager
+    def compiling(self, kernel: str, source: SourceLine | None) -> Iterator[None]:
+        """Within, a crash of this process is this kernel's: a compiler that aborts takes us along."""
+        line = [source.file, source.line] if source else None
+        self.tell({"compiling": kernel, "line": line})
+        yield
+        self.tell({"compiling": None, "line": None})
 
     def add(self, key: str, kernel: FoundKernel) -> None:
         """Keep a kernel under a key that tells its specialisation; a second one of that key is the same."""

@@ -6,9 +6,11 @@ cluster are constants of the host code that the DSL generates, read from its low
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import tempfile
+import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -49,6 +51,7 @@ def install(collector: Collector) -> None:
     def launch(self: Any, *args: Any, **kwargs: Any) -> int:
         return _launched(collector, self)
 
+    _time_compiler()
     compiled.run_compiled_program = launch
     compiled.to = lambda self, device=None: _Executor(collector, self)
     try:
@@ -127,6 +130,28 @@ def _launched(collector: Collector, function: Any) -> int:
 
 
 
+_seconds = 0.0
+"""What the latest call of the DSL's compiler took."""
+
+
+def _time_compiler() -> None:
+    from cutlass.base_dsl import compiler
+
+    for name in ("compile", "compile_and_jit"):
+        method = getattr(compiler.Compiler, name)
+
+        @functools.wraps(method)
+        def call(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+            global _seconds
+            started = time.perf_counter()
+            try:
+                return _method(*args, **kwargs)
+            finally:
+                _seconds = time.perf_counter() - started
+
+        setattr(compiler.Compiler, name, call)
+
+
 def _taken(collector: Collector, init: Any) -> Any:
     """A compiled function is made when its compilation is done; take its kernels then."""
 
@@ -163,7 +188,7 @@ def _add(collector: Collector, function: Any) -> list[str]:
             ptx=artifacts.PTX or "",
             specialisation=rest,
             source=_line_of_kernel(collector, name),
-            compile_s=0.0,
+            compile_s=_seconds,
             dynamic_shared_bytes=launch.shared_bytes or 0,
             threads=launch.threads,
             cluster=launch.cluster,

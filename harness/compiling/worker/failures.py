@@ -3,9 +3,10 @@ can be followed here."""
 
 from __future__ import annotations
 
+import re
 import traceback
 
-from harness.compiling.record import Problem, ProblemKind
+from harness.compiling.record import Problem, ProblemKind, SourceLine
 from harness.compiling.worker.collect import Collector, NotFollowedError, own_file, told_traceback
 
 HOW_TO_GET = {
@@ -17,6 +18,8 @@ HOW_TO_GET = {
     "numba": "pip install numba-cuda",
     "ninja": "pip install ninja",
 }
+_TRACING = ("/cutlass/base_dsl/", "/cutlass/cutlass_dsl/", "/helion/_compiler/")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NOT_HERE = (
     "not linked with support for cuda",
     "not compiled with cuda",
@@ -43,10 +46,20 @@ def note_exception(collector: Collector, error: BaseException, doing: str) -> No
     collector.all_survived(but=tuple(noted))
     if noted:
         return
-    source = collector.line_of_exception(error)
+    source = _line_in_text(collector, chain) or collector.line_of_exception(error)
     text = f"{doing}: {_first_line(error)}" if doing else _first_line(error)
     kind, text = _judged(chain, text)
     collector.problem(kind, text, source=source, detail=told_traceback(error))
+
+
+def _line_in_text(collector: Collector, chain: list[BaseException]) -> SourceLine | None:
+    """The author's line where a compiler names it in its words, which know more than the traceback."""
+    for error in chain:
+        found = [collector.line_of(m.group("file"), int(m.group("line"))) for m in _FRAME.finditer(str(error))]
+        lines = [line for line in found if line is not None]
+        if lines:
+            return lines[-1]
+    return None
 
 
 def _judged(chain: list[BaseException], text: str) -> tuple[ProblemKind, str]:
@@ -57,16 +70,22 @@ def _judged(chain: list[BaseException], text: str) -> tuple[ProblemKind, str]:
             package = (error.name or "").partition(".")[0]
             how = HOW_TO_GET.get(package, "")
             return ProblemKind.MISSING, f"the module {error.name} is not here" + (f": {how}" if how else "")
-        if (type(error).__module__ or "").partition(".")[0] in ("cutlass", "helion"):
-            return ProblemKind.COMPILE_ERROR, text
         if type(error).__name__ == "OutOfResources":
             return ProblemKind.OVER_LIMIT, text
     error = chain[0]
     if isinstance(error, MemoryError) or _raised_by_us(error) or any(word in str(error).lower() for word in _NOT_HERE):
         return ProblemKind.NOT_FOLLOWED, text
+    if any(_within_compiler(each) for each in chain):
+        return ProblemKind.COMPILE_ERROR, text
     if isinstance(error, AttributeError) and "torch" in str(error) and "cuda" in str(error):
         return ProblemKind.NOT_FOLLOWED, text
     return ProblemKind.EXCEPTION, text
+
+
+def _within_compiler(error: BaseException) -> bool:
+    """Whether a DSL that traces Python was at work: what is raised then is raised by a kernel's own text."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(folder in file for file in files for folder in _TRACING)
 
 
 def _raised_by_us(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ Messages, each answered by one frame:
 `{"op": "compile", "architecture", "code", "file", "support", "shown_as", "cases", "out"}`
 `{"op": "cuda", "architecture", "code", "sources", "include_dirs", "options", "shown_as", "out"}`
 
-Before the answer come frames `{"case": index}` as each case begins. Results lie in `out`: `result.json`, rewritten after
+Before the answer come frames `{"case": index}` as each case begins, and `{"compiling": kernel or null, "line"}`. Results lie in `out`: `result.json`, rewritten after
 every case so that a crash loses one case alone, and the kernels' files.
 """
 
@@ -94,6 +94,7 @@ def do_compile(request: Message, tell: Callable[[Message], None]) -> Message:
 
     job = Job(request)
     collector = job.collector
+    collector.tell = tell
     cuda_answers.install(collector)
     hooks.install(collector)
     sys.path.insert(0, request["code"])

@@ -5,6 +5,10 @@ Everything of this package that a worker needs is imported here, since it is hid
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
+
 import harness.boards.loader
 import harness.boards.reference
 import harness.compiling.analyse
@@ -19,5 +23,14 @@ import harness.worker.entry  # noqa: F401
 from harness.compiling.worker.run import run_worker
 from harness.worker import forkserver
 
+
+def preload() -> None:
+    """Import what the supervisor says that workers will need; what isn't here is the submission's problem to meet."""
+    for name in filter(None, os.environ.get("HARNESS_COMPILE_PRELOAD", "").split(",")):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 if __name__ == "__main__":
+    preload()
     forkserver.main(run_worker)

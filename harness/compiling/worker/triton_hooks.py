@@ -7,7 +7,8 @@ from a wrapper around `triton.compile`. Works with Triton 3.6 and 3.7.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +152,12 @@ def run_once(function: Callable[[], Any], *args: Any, quantiles: Any = None, ret
     return [1.0] if return_mode == "all" else 1.0
 
 
-def install(collector: Collector, dsl_of: Callable[[str], Dsl | None] = lambda path: None) -> None:
-    """Stop Triton's launches at the compiler. `dsl_of` may name another DSL by the path of a kernel's source."""
+dsl_of: Callable[[str], Dsl | None] = lambda path: None
+"""Another DSL that a kernel's source, by its path, was made by; set by that DSL's hooks."""
+
+
+def install(collector: Collector) -> None:
+    """Stop Triton's launches at the compiler."""
     import triton
     import triton.compiler
     import triton.testing
@@ -160,7 +165,7 @@ def install(collector: Collector, dsl_of: Callable[[str], Dsl | None] = lambda p
     from triton.runtime import driver
 
     driver.set_active(CompileOnlyDriver(collector))
-    knobs.compilation.listener = _Listener(collector, dsl_of)
+    knobs.compilation.listener = _Listener(collector)
     for name in ("do_bench", "do_bench_cudagraph"):
         setattr(triton.testing, name, run_once)
     compile_ = _recorded(collector, triton.compiler.compile)
@@ -172,8 +177,12 @@ def install(collector: Collector, dsl_of: Callable[[str], Dsl | None] = lambda p
 def _recorded(collector: Collector, compile_: Callable[..., Any]) -> Callable[..., Any]:
     def recorded(src: Any, *args: Any, **kwargs: Any) -> Any:
         started = time.perf_counter()
+        function = getattr(src, "fn", None)
+        name = getattr(function, "__name__", "") or str(getattr(src, "name", ""))
+        source = _line_of_kernel(collector, function) or _line_of_origin(collector, function)
         try:
-            kernel = compile_(src, *args, **kwargs)
+            with collector.compiling(name, source):
+                kernel = compile_(src, *args, **kwargs)
         except Exception as error:
             note_failure(collector, src, error)
             raise
@@ -249,17 +258,23 @@ def _line_of_kernel(collector: Collector, function: Any) -> SourceLine | None:
     return collector.line_of(code.co_filename, line)
 
 
+def _line_of_origin(collector: Collector, function: Any) -> SourceLine | None:
+    """Where the function stands that a generated kernel (`_helion_add`) was made from."""
+    name = str(getattr(function, "__name__", "")).removeprefix("_helion_")
+    return collector.find_text(f"def {name}(") if name else None
+
+
 class _Listener:
     """Takes every compiled kernel, fresh or from the cache."""
 
-    def __init__(self, collector: Collector, dsl_of: Callable[[str], Dsl | None]) -> None:
-        self._collector, self._dsl_of = collector, dsl_of
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
 
     def __call__(self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str], times: Any, cache_hit: bool) -> None:
         files = {Path(path).suffix: Path(path) for path in metadata_group.values()}
         function = getattr(src, "fn", None)
         code = getattr(getattr(function, "fn", None), "__code__", None)
-        dsl = self._dsl_of(code.co_filename) if code else None
+        dsl = dsl_of(code.co_filename) if code else None
         if dsl is None:
             gluon = getattr(function, "is_gluon", lambda: False)()
             dsl = Dsl.GLUON if gluon else Dsl.TRITON
@@ -273,7 +288,7 @@ class _Listener:
             cubin=files[".cubin"].read_bytes(),
             ptx=files[".ptx"].read_text() if ".ptx" in files else "",
             specialisation=specialisation(src, metadata),
-            source=_line_of_kernel(self._collector, function),
+            source=_line_of_kernel(self._collector, function) or _line_of_origin(self._collector, function),
             compile_s=seconds,
             dynamic_shared_bytes=metadata["shared"],
             shared_is_total=True,
@@ -324,6 +339,17 @@ def specialisation(src: Any, metadata: dict[str, Any]) -> str:
 _tuning = 0
 
 
+@contextmanager
+def tuning() -> Iterator[None]:
+    """Kernels compiled meanwhile are an autotuner's candidates."""
+    global _tuning
+    _tuning += 1
+    try:
+        yield
+    finally:
+        _tuning -= 1
+
+
 def _watch_autotuner(collector: Collector) -> None:
     """Know which kernels are candidates of an autotuner, and which of them it left out for their resources."""
     from triton.compiler.errors import CompileTimeAssertionFailure
@@ -333,8 +359,6 @@ def _watch_autotuner(collector: Collector) -> None:
     bench, bench_errors = Autotuner._bench, (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 
     def _bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
-        global _tuning
-        _tuning += 1
         run = self.fn.run
 
         def watched(*run_args: Any, **run_kwargs: Any) -> Any:
@@ -353,10 +377,10 @@ def _watch_autotuner(collector: Collector) -> None:
 
         self.fn.run = watched
         try:
-            return bench(self, *args, config=config, **meta)
+            with tuning():
+                return bench(self, *args, config=config, **meta)
         finally:
             del self.fn.run
-            _tuning -= 1
 
     Autotuner._bench = _bench
 

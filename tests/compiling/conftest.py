@@ -1,0 +1,69 @@
+"""The kernel library, compiled once a session in one warm workplace, two kernels at a time."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.boards.find import find_board
+from harness.compiling.architectures import find_architecture
+from harness.compiling.compile import Compiled, compile_file
+from harness.compiling.request import CompileRequest
+from harness.compiling.tools import ToolMissingError, find_tool
+from harness.compiling.workplace import Workplace
+from harness.sandbox import best_level
+
+HERE = Path(__file__).parent
+NEEDS = {"triton": "triton", "gluon": "triton", "helion": "helion", "cute": "cutlass"}
+
+
+@pytest.fixture(scope="session")
+def workplace() -> Iterator[Workplace]:
+    with Workplace(best_level(), ["triton"]) as place:
+        yield place
+
+
+def need(dsl: str) -> None:
+    """Skip, loudly, where the DSL of a kernel isn't installed."""
+    if dsl in NEEDS:
+        if importlib.util.find_spec(NEEDS[dsl]) is None:
+            pytest.skip(f"{NEEDS[dsl]} is not installed, so {dsl} kernels can't be compiled here")
+        return
+    try:
+        find_tool("nvcc")
+    except ToolMissingError as error:
+        pytest.skip(f"{error}; {dsl} kernels can't be compiled here")
+
+
+@pytest.fixture(scope="session")
+def compile_kernel(workplace: Workplace) -> Callable[..., Compiled]:
+    """`compile_kernel("triton_good.py", "sm_90a", cases=(0,))`: a file of the library, compiled; each once a session."""
+    known: dict[tuple[object, ...], Compiled] = {}
+
+    def compile_(name: str, architecture: str = "sm_100a", cases: tuple[int, ...] = (0,)) -> Compiled:
+        if name.partition("_")[0] in (*NEEDS, "nvrtc", "inline", "plain"):
+            need(name.partition("_")[0])
+        key = (name, architecture, cases)
+        if key not in known:
+            path = HERE / "kernels" / name
+            board = None if path.suffix == ".cu" else find_board(str(HERE / "tile"))
+            request = CompileRequest(
+                source=path.read_text(),
+                file_name=name,
+                board=board,
+                architectures=(find_architecture(architecture),),
+                only=cases if board is not None else (),
+                beside=path.parent if board is None else None,
+            )
+            (known[key],) = compile_file(request, workplace=workplace)
+        return known[key]
+
+    return compile_
+
+
+@pytest.fixture(autouse=True)
+def _store_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_HOME", str(tmp_path / "home"))

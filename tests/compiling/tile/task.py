@@ -1,0 +1,6 @@
+from __future__ import annotations
+
+import torch
+
+input_t = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+output_t = torch.Tensor
