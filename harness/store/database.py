@@ -80,7 +80,11 @@ class Database:
             marks = ", ".join("?" * len(columns))
             self.connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
 
-    def look_up(self, table: str, key: str, values: Iterable[str], columns: str) -> list[tuple[Any, ...]]:
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns, in order."""
+        return [column[0] for column in self._execute(f"SELECT * FROM {table} LIMIT 0", None).description]
+
+    def look_up(self, table: str, key: str, values: Iterable[str | int], columns: str) -> list[tuple[Any, ...]]:
         """`columns` of the rows whose `key` is among `values`."""
         found: list[tuple[Any, ...]] = []
         remaining = iter(values)

@@ -63,12 +63,12 @@ class Reader:
 
     def __init__(self, db: Database | None) -> None:
         self._db = db
+        self._known_noises: dict[NoiseKey, NoiseCalibration] | None = None
 
     @property
     def database(self) -> Database | None:
         """What it reads through; None for a store that doesn't exist."""
         return self._db
-        self._known_noises: dict[NoiseKey, NoiseCalibration] | None = None
 
     def submission(self, submission_id: int) -> SubmissionRow | None:
         if submission_id > _LARGEST_ID:

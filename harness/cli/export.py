@@ -1,0 +1,96 @@
+"""`harness export FILE`: the store as JSON lines, or as parquet in the published data's schema."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from harness.cli.common import json_option, print_json
+from harness.errors import RequestError
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMATS = ("jsonl", "parquet")
+_TELL_EVERY_S = 5.0
+
+
+def format_option(command: F) -> F:
+    """Add `--format`, which the command receives as `format_name`."""
+    return click.option("--format", "format_name", type=click.Choice(FORMATS), help="Default: by the file's name.")(
+        command
+    )
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, writable=True, path_type=Path, allow_dash=True))
+@format_option
+@click.option("--leaderboard", help="Only this board's.")
+@click.option("--user", help="Only this user's.")
+@json_option
+def export_command(
+    file: Path, format_name: str | None, leaderboard: str | None, user: str | None, as_json: bool
+) -> None:
+    """Write the store's submissions to FILE; `-` is standard output.
+
+    JSON lines (.jsonl, .jsonl.gz) hold everything, seeds and logs' paths included, and `harness import` gives it all
+    back. Parquet (.parquet) is the schema of the published competition data: source, score and status, for other tools.
+
+    \b
+    harness export backup.jsonl.gz
+    harness export cholesky.parquet --leaderboard cholesky
+    harness export - | jq .user_name
+    """
+    from harness.cli.lookup import recorded_board
+    from harness.store import open_reader
+    from harness.transfer.export import export_lines, export_parquet
+
+    to_stdout = str(file) == "-"
+    kind = "jsonl" if to_stdout and format_name is None else format_of(file, format_name)
+    if to_stdout and (kind == "parquet" or as_json):
+        raise click.UsageError("standard output takes JSON lines alone, without --json and --format parquet.")
+    with open_reader() as reader, teller("submissions written") as told:
+        if leaderboard is not None:
+            leaderboard = recorded_board(reader, leaderboard)
+        if kind == "parquet":
+            count = export_parquet(reader, file, leaderboard, user, told)
+        else:
+            count = export_lines(reader, None if to_stdout else file, leaderboard, user, told)
+    unit = "rows" if kind == "parquet" else "submissions"
+    if as_json:
+        print_json({"file": str(file), "format": kind, unit: count})
+    elif not to_stdout:
+        click.echo(f"wrote {count} {unit} to {file}")
+
+
+def format_of(file: Path, format_name: str | None) -> str:
+    """The format that the option or the name says."""
+    if format_name is not None:
+        return format_name
+    name = file.name.removesuffix(".gz")
+    if name.endswith((".jsonl", ".ndjson")):
+        return "jsonl"
+    if name.endswith(".parquet"):
+        return "parquet"
+    raise RequestError(
+        "the name does not say which format", where=str(file), allowed=".jsonl, .jsonl.gz, .parquet",
+        hint="Or say it: --format jsonl.",
+    )  # fmt: skip
+
+
+@contextmanager
+def teller(what: str) -> Iterator[Callable[[int], None]]:
+    """A function to call with how much is done: one line on standard error every few seconds."""
+    begin = last = time.monotonic()
+
+    def told(count: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _TELL_EVERY_S:
+            last = now
+            click.echo(f"  {count} {what}, {count / (now - begin):.0f} a second", err=True)
+
+    yield told

@@ -1,0 +1,76 @@
+"""`harness import FILE`: published submissions, or what another store exported."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.common import json_option, print_json
+from harness.cli.export import format_of, format_option, teller
+from harness.errors import ExitStatus
+
+BAD_ROWS_SHOWN = 20
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@format_option
+@json_option
+def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
+    """Read submissions from FILE into the store.
+
+    A parquet file of the published competition data gives submissions to browse and to compare in code; their scores
+    are shown as imported and never ranked beside those measured here. JSON lines, as `harness export` writes them, give
+    everything back, ranks included, and are taken at their word: read only files whose origin you trust.
+
+    What the store holds already is left as it is, so the same file twice adds nothing. A bad row is reported and the
+    rest goes in.
+
+    \b
+    harness import nvidia_nvfp4_submissions.parquet
+    harness import backup.jsonl.gz
+
+    Exit status: 0 all went in; 2 some rows were bad, or the file can't be read.
+    """
+    from harness.store.bulk import open_bulk
+    from harness.transfer.errors import BadRow
+    from harness.transfer.import_ import import_lines, import_parquet
+
+    bad: list[BadRow] = []
+    count = 0
+
+    def report(row: BadRow) -> None:
+        nonlocal count
+        count += 1
+        if len(bad) < BAD_ROWS_SHOWN:
+            bad.append(row)
+            click.echo(f"{file}: {unit} {row.number}: {row.what}", err=True)
+
+    parquet = format_of(file, format_name) == "parquet"
+    unit = "row" if parquet else "line"
+    begin = time.monotonic()
+    with open_bulk() as writer, teller(f"{unit}s read") as told:
+        added = (import_parquet if parquet else import_lines)(writer, file, report, told)
+    seconds = time.monotonic() - begin
+    if count > len(bad):
+        click.echo(f"{file}: … and {count - len(bad)} further bad {unit}s", err=True)
+    if as_json:
+        document: dict[str, Any] = {
+            "file": str(file),
+            "submissions_added": added.submissions,
+            "evaluations_added": added.evaluations,
+            "known": added.known,
+            "bad": count,
+            "bad_rows": [{"row": row.number, "message": row.what} for row in bad],
+            "seconds": seconds,
+        }
+        print_json(document)
+    else:
+        click.echo(
+            f"added {added.submissions} submissions and {added.evaluations} evaluations in {seconds:.1f} s; "
+            f"{added.known} {unit}s added nothing new; {count} bad"
+        )
+    return ExitStatus.BAD_REQUEST if count else ExitStatus.PASSED

@@ -1,0 +1,36 @@
+"""What is wrong with one row of a file that is read; the rows around it go in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """`number` counts rows, or lines, from 1."""
+
+    number: int
+    what: str
+
+
+class RowError(Exception):
+    """The text says what is wrong with the row."""
+
+
+def text_of(value: object, name: str, *, empty: bool = False) -> str:
+    """A string that every database holds. Raises RowError."""
+    if not isinstance(value, str):
+        raise RowError(f"{name} is {_kind(value)}, not text")
+    if not value and not empty:
+        raise RowError(f"{name} is empty")
+    if "\x00" in value:
+        raise RowError(f"{name} holds a NUL character")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RowError(f"{name} holds half a character (a lone surrogate) at {error.start}") from None
+    return value
+
+
+def _kind(value: object) -> str:
+    return "missing" if value is None else f"a {type(value).__name__}"

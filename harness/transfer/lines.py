@@ -1,0 +1,280 @@
+"""JSON lines: everything that the store holds of a submission in one line, so that a line that is bad harms no other.
+
+The first line names the format. Then one object a submission: its source, notes and tags, its evaluations with their
+cases and raw samples. Scores are written for other programs; read back, they are derived anew from the samples.
+
+Field names are those of the tables. What the tables keep as JSON text is JSON here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.evaluation.record import EvaluationOutcome, Protocol, Reason, ReasonCode, Status
+from harness.measure.scoring import evaluation_score
+from harness.measure.statistics import Figure
+from harness.store import codec
+from harness.store.bulk import NewEvaluation, NewSubmission
+from harness.transfer.errors import RowError, text_of
+from harness.transfer.published import ENDED_ELSEWHERE
+
+FORMAT = 1
+KIND = "harness-submissions"
+_JSON = frozenset(
+    ("gpus", "published", "device_details", "versions", "phases_s", "state", "spec", "wall_ns", "overhead_ns",
+     "events_ns", "notes")
+)  # fmt: skip
+_NOT_OF_THE_SUBMISSION = ("id", "source_sha256", "text", "origin")
+_NOT_OF_THE_EVALUATION = ("id", "submission_id", "origin", "host", "pid", "process_start")
+_NOT_OF_THE_CASE = ("id", "evaluation_id")
+_LEFT_BEHIND = "it was running when it was exported"
+
+
+def first_line(store_id: str) -> str:
+    return _dumps({"kind": KIND, "format": FORMAT, "store": store_id})
+
+
+def line_of(
+    store_id: str,
+    submission: Mapping[str, Any],
+    evaluations: Sequence[Mapping[str, Any]],
+    cases: Mapping[int, Sequence[Mapping[str, Any]]],
+    notes: Sequence[Mapping[str, Any]],
+    tags: Sequence[str],
+) -> str:
+    """The line of a submission from its rows; `cases` by the evaluation's id."""
+    document = {
+        "origin": _origin(store_id, submission),
+        **_fields(submission, _NOT_OF_THE_SUBMISSION),
+        "source": submission["text"],
+        "notes": [{"created_at": note["created_at"], "text": note["text"]} for note in notes],
+        "tags": list(tags),
+        "evaluations": [
+            {
+                "origin": _origin(store_id, evaluation),
+                **_fields(evaluation, _NOT_OF_THE_EVALUATION),
+                "cases": [_fields(case, _NOT_OF_THE_CASE) for case in cases.get(evaluation["id"], ())],
+            }
+            for evaluation in evaluations
+        ],
+    }
+    return _dumps(document)
+
+
+def is_first_line(line: str) -> bool:
+    """Whether a line names the format. Raises RowError for one of a newer format."""
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return False
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        return False
+    if document.get("format") != FORMAT:
+        raise RowError(f"the file has format {document.get('format')}; this harness reads format {FORMAT}")
+    return True
+
+
+def submission_of(line: str) -> NewSubmission:
+    """The submission of a line. Raises RowError saying which field is wrong and how."""
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        where = f": {error.msg} at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise RowError(f"it is not JSON{where}") from None
+    except RecursionError:
+        raise RowError("it is nested too deeply") from None
+    fields = _Fields(document, "the line")
+    published = fields.optional("published", dict)
+    return NewSubmission(
+        origin=fields.text("origin"),
+        leaderboard=fields.text("leaderboard"),
+        user=fields.text("user_name"),
+        file_name=fields.text("file_name", empty=True),
+        source_text=fields.text("source", empty=True),
+        created_at=fields.time("created_at"),
+        gpus=json.dumps([text_of(gpu, "gpus") for gpu in fields.get("gpus", list)]),
+        published=None if published is None else json.dumps(published),
+        evaluations=[_evaluation(_Fields(each, "an evaluation")) for each in fields.get("evaluations", list)],
+        notes=[
+            (note.time("created_at"), note.text("text", empty=True))
+            for note in (_Fields(each, "a note") for each in fields.get("notes", list))
+        ],
+        tags=[text_of(tag, "tags") for tag in fields.get("tags", list)],
+    )
+
+
+class _Fields:
+    """An object of the file, whose fields are taken out by name and kind."""
+
+    def __init__(self, document: object, what: str) -> None:
+        if not isinstance(document, dict):
+            raise RowError(f"{what} is not an object")
+        self.document = document
+        self._what = what
+
+    def get(self, name: str, *kinds: type) -> Any:
+        if name not in self.document:
+            raise RowError(f"{self._what} has no '{name}'")
+        value = self.document[name]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise RowError(f"'{name}' of {self._what} is {_word(value)}, not {' or '.join(map(_name, kinds))}")
+        return value
+
+    def optional(self, name: str, *kinds: type) -> Any:
+        return None if self.document.get(name) is None else self.get(name, *kinds)
+
+    def text(self, name: str, *, empty: bool = False) -> str:
+        return text_of(self.get(name, str), f"'{name}' of {self._what}", empty=empty)
+
+    def time(self, name: str) -> str:
+        text = self.get(name, str)
+        try:
+            moment = codec.time_of(text)
+            assert moment is not None
+            if moment.tzinfo is None:
+                raise RowError(f"'{name}' of {self._what} has no time zone: {text}")
+            return codec.time_text(moment)
+        except (ValueError, OverflowError):
+            raise RowError(f"'{name}' of {self._what} is no time: {text[:40]!r}") from None
+
+
+_EVALUATION: dict[str, tuple[type, ...]] = {
+    "mode": (str,),
+    "protocol": (str,),
+    "grid": (str,),
+    "ranking_by": (str,),
+    "device_kind": (str,),
+    "device_name": (str,),
+    "device_details": (dict,),
+    "isolation": (str,),
+    "interpreted": (bool, int),
+    "seed": (str,),
+    "versions": (dict,),
+    "log": (str,),
+    "cases_planned": (int,),
+    "status": (str,),
+    "phases_s": (dict,),
+}
+_CASE: dict[str, tuple[type, ...]] = {
+    "kind": (str,),
+    "idx": (int,),
+    "spec": (dict,),
+    "status": (str,),
+    "traceback": (str,),
+    "notes": (list,),
+    "seconds": (int, float),
+}
+_OPTIONAL: dict[str, tuple[type, ...]] = {
+    "reason_code": (str,),
+    "reason_message": (str,),
+    "rank_reason_code": (str,),
+    "rank_reason_message": (str,),
+    "state": (dict,),
+    "wall_ns": (list,),
+    "overhead_ns": (list,),
+    "events_ns": (list,),
+    "stop_rule": (str,),
+    "flops": (int, float),
+    "bytes_moved": (int, float),
+    "speed_of_light_ns": (int, float),
+    "floor_ns": (int, float),
+}
+
+
+def _evaluation(fields: _Fields) -> NewEvaluation:
+    row = _row(fields, _EVALUATION)
+    case_rows = [_row(_Fields(each, "a case"), _CASE) for each in fields.get("cases", list)]
+    header = _made(codec.header_of, row)
+    outcome: EvaluationOutcome = _made(codec.outcome_of, row)
+    cases = [_made(codec.case_of, each) for each in case_rows]
+    if len({(case.kind, case.index) for case in cases}) < len(cases):
+        raise RowError("an evaluation has two cases of one kind and index")
+    if outcome.status is Status.RUNNING:
+        outcome = EvaluationOutcome(Status.INTERRUPTED, Reason(ReasonCode.INTERRUPTED, _LEFT_BEHIND))
+    published = fields.optional("published", dict)
+    started_at = fields.time("started_at")
+    score: Figure | None
+    if header.protocol is Protocol.HOSTED:
+        score_ns = fields.optional("score_ns", float, int)
+        if score_ns is not None and not 0 < score_ns < float("inf"):
+            raise RowError(f"'score_ns' of an evaluation is {score_ns}")
+        score = None if score_ns is None else Figure(float(score_ns), None)
+    else:
+        try:
+            score = evaluation_score(header, outcome, cases)
+        except (TypeError, ArithmeticError) as error:
+            raise RowError(f"the samples of an evaluation make no score: {error}") from None
+    columns = {
+        **_made(codec.header_columns, header),
+        **_made(codec.outcome_columns, outcome),
+        **codec.score_columns(score),
+        **ENDED_ELSEWHERE,
+        "started_at": started_at,
+        "finished_at": None if fields.document.get("finished_at") is None else fields.time("finished_at"),
+        "rank_then": _small(fields.optional("rank_then", int), "rank_then"),
+        "published": None if published is None else json.dumps(published),
+    }
+    return NewEvaluation(fields.text("origin"), columns, [_made(codec.case_columns, case) for case in cases])
+
+
+def _row(fields: _Fields, needed: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    """The fields as a row of the tables, each of the right kind."""
+    values = {name: fields.get(name, *kinds) for name, kinds in needed.items()}
+    values |= {name: fields.optional(name, *kinds) for name, kinds in _OPTIONAL.items()}
+    for name, value in values.items():
+        if isinstance(value, str):
+            text_of(value, name, empty=True)
+        if name in ("idx", "cases_planned"):
+            _small(value, name)
+        if name in ("wall_ns", "overhead_ns", "events_ns") and not _are_numbers(value or []):
+            raise RowError(f"'{name}' of a case holds something else than numbers")
+    for prefix in ("reason", "rank_reason"):
+        if values[f"{prefix}_code"] is not None and values[f"{prefix}_message"] is None:
+            raise RowError(f"'{prefix}_message' is missing")
+    return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
+
+
+def _are_numbers(values: Sequence[object]) -> bool:
+    return all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
+
+
+def _made(make: Callable[[Any], Any], given: Any) -> Any:
+    """What `codec` makes of a row or a record. Its enumerations say what is not one of them."""
+    try:
+        return make(given)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RowError(str(error)) from None
+
+
+def _small(value: int | None, name: str) -> int | None:
+    if value is not None and not 0 <= value < 2**31:
+        raise RowError(f"'{name}' is {value}")
+    return value
+
+
+def _fields(row: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+    fields = {name: value for name, value in row.items() if name not in left_out}
+    for name in _JSON & fields.keys():
+        if fields[name] is not None:
+            fields[name] = json.loads(fields[name])
+    if "interpreted" in fields:
+        fields["interpreted"] = bool(fields["interpreted"])
+    return fields
+
+
+def _origin(store_id: str, row: Mapping[str, Any]) -> str:
+    return row["origin"] or f"{store_id}/{row['id']}"
+
+
+def _dumps(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace").decode()
+
+
+def _word(value: object) -> str:
+    return "null" if value is None else _name(type(value))
+
+
+def _name(kind: type) -> str:
+    return {dict: "an object", list: "a list", str: "text", bool: "true or false"}.get(kind, "a number")

@@ -1,0 +1,209 @@
+"""Rows of the published competition data, and submissions of ours: one to the other and back.
+
+The columns are those of the hosted service's export. Scores are seconds; the file has one row for each submission and
+runner. What we make of a row keeps the row's own fields beside it, so that it is exported as it came.
+
+An imported result has the protocol `hosted`: a score that somebody published, with no samples to check it by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from harness.boards.board import GridName
+from harness.evaluation.record import (
+    Device,
+    EvaluationHeader,
+    EvaluationOutcome,
+    IsolationLevel,
+    Mode,
+    Protocol,
+    Reason,
+    ReasonCode,
+    Status,
+)
+from harness.measure.statistics import Figure
+from harness.store import codec
+from harness.store.bulk import NewEvaluation, NewSubmission
+from harness.transfer.errors import RowError, text_of
+
+COLUMNS = (
+    "submission_id",
+    "leaderboard_id",
+    "problem_name",
+    "user_id",
+    "user_name",
+    "code_id",
+    "file_name",
+    "submission_time",
+    "status",
+    "score",
+    "passed",
+    "mode",
+    "runner",
+    "code",
+)
+REQUIRED = ("submission_id", "problem_name", "user_id", "submission_time", "code")
+ORIGIN = "published"
+_OF_THE_SUBMISSION = ("submission_id", "leaderboard_id", "user_id", "user_name", "code_id", "file_name")
+_OF_THE_RUN = ("status", "score", "passed", "mode", "runner")
+_STATUS = {"succeeded": Status.PASSED, "timed_out": Status.TIMEOUT, "timeout": Status.TIMEOUT, "error": Status.ERROR}
+_STATUS_WORD = {
+    Status.PASSED: "succeeded",
+    Status.TIMEOUT: "timed_out",
+    Status.RUNNING: "running",
+}
+_IMPORTED = Reason(ReasonCode.IMPORTED, "published by the hosted service; it was neither measured nor checked here")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INT64 = 2**63
+
+
+def submission_of(row: Sequence[Any]) -> NewSubmission:
+    """The submission of a row: values in the order of `COLUMNS`, `submission_time` in microseconds since 1970 UTC.
+
+    Raises RowError saying which column is wrong and how.
+    """
+    (number, board_id, problem, user_id, user_name, code_id, file_name, time_us, status, score, passed, mode, runner,
+     code) = row  # fmt: skip
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise RowError(f"submission_id is {number!r}, not a whole number")
+    created_at = _time_text(time_us)
+    score = _score(score)
+    origin = f"{ORIGIN}/{number}/{time_us}"
+    names = {
+        "submission_id": number,
+        "leaderboard_id": board_id,
+        "user_id": user_id,
+        "user_name": user_name,
+        "code_id": code_id,
+        "file_name": file_name,
+    }
+    run = {"status": status, "score": score, "passed": passed, "mode": mode, "runner": runner}
+    user = user_name or user_id
+    evaluations = []
+    if mode is None:
+        names |= run
+    else:
+        evaluations = [NewEvaluation(f"{origin}/{mode}/{runner}", _evaluation(run, created_at))]
+    return NewSubmission(
+        origin=origin,
+        leaderboard=text_of(problem, "problem_name"),
+        user=text_of(user, "user_name"),
+        file_name=text_of(file_name, "file_name", empty=True) if file_name else "submission.py",
+        source_text=text_of(code, "code", empty=True),
+        created_at=created_at,
+        gpus=json.dumps([runner] if runner else []),
+        published=json.dumps(names),
+        evaluations=evaluations,
+    )
+
+
+def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The rows of a submission, one for each evaluation; both as the tables have them, the submission with its text.
+
+    Values in the order of `COLUMNS`, `submission_time` in microseconds. Ids that only the hosted service gives are
+    derived from what they stand for: equal for equal code, board or user.
+    """
+    kept = json.loads(submission["published"]) if submission["published"] else None
+    names = kept or {
+        "submission_id": submission["id"],
+        "leaderboard_id": _number(submission["leaderboard"]),
+        "user_id": submission["user_name"],
+        "user_name": submission["user_name"],
+        "code_id": int(submission["source_sha256"][:15], 16),
+        "file_name": submission["file_name"],
+    }
+    if evaluations:
+        runs = [_run(evaluation) for evaluation in evaluations]
+    else:
+        runs = [{name: names.get(name) for name in _OF_THE_RUN}]
+    created_at = codec.time_of(submission["created_at"])
+    assert created_at is not None
+    shared = {
+        **{name: names[name] for name in _OF_THE_SUBMISSION},
+        "problem_name": submission["leaderboard"],
+        "submission_time": (created_at - _EPOCH) // timedelta(microseconds=1),
+        "code": submission["text"],
+    }
+    return [tuple({**shared, **run}[name] for name in COLUMNS) for run in runs]
+
+
+def _evaluation(run: Mapping[str, Any], created_at: str) -> codec.Columns:
+    try:
+        mode = Mode(run["mode"])
+    except ValueError:
+        raise RowError(f"mode is {run['mode']!r} (allowed: {', '.join(Mode)})") from None
+    runner = text_of(run["runner"], "runner") if run["runner"] else "unknown"
+    if run["passed"] is None:
+        status = _STATUS.get(run["status"], Status.FAILED)
+    else:
+        status = Status.PASSED if run["passed"] else Status.FAILED
+    header = EvaluationHeader(
+        mode=mode,
+        protocol=Protocol.HOSTED,
+        grid=GridName.FULL,
+        device=Device("gpu", runner),
+        isolation=IsolationLevel.UNKNOWN,
+        interpreted=False,
+        seed=0,
+        versions={},
+        log="",
+        cases_planned=0,
+    )
+    score_ns = None if run["score"] is None or status is not Status.PASSED else run["score"] * 1e9
+    return {
+        **codec.header_columns(header),
+        **codec.outcome_columns(EvaluationOutcome(status, None, _IMPORTED)),
+        **codec.score_columns(None if score_ns is None else Figure(score_ns, None)),
+        **ENDED_ELSEWHERE,
+        "started_at": created_at,
+        "finished_at": created_at,
+        "rank_then": None,
+        "published": json.dumps(run),
+    }
+
+
+ENDED_ELSEWHERE: dict[str, Any] = {"host": "", "pid": 0, "process_start": ""}
+"""Of an evaluation that no process here ran."""
+
+
+def _run(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    if evaluation["published"]:
+        run: dict[str, Any] = json.loads(evaluation["published"])
+        return run
+    status = Status(evaluation["status"])
+    score_ns = evaluation["score_ns"]
+    return {
+        "status": _STATUS_WORD.get(status, "failed"),
+        "score": None if score_ns is None else score_ns / 1e9,
+        "passed": None if status is Status.RUNNING else status is Status.PASSED,
+        "mode": evaluation["mode"],
+        "runner": evaluation["device_name"],
+    }
+
+
+def _time_text(time_us: object) -> str:
+    if not isinstance(time_us, int):
+        raise RowError("submission_time is missing")
+    try:
+        return codec.time_text(_EPOCH + timedelta(microseconds=time_us))
+    except OverflowError:
+        raise RowError(f"submission_time is {time_us} µs after 1970, which no calendar has") from None
+
+
+def _score(score: object) -> float | None:
+    """Seconds. Tools that know no missing numbers write NaN for them."""
+    if score is None or (isinstance(score, float) and math.isnan(score)):
+        return None
+    if not isinstance(score, int | float) or not 0 < score < math.inf:
+        raise RowError(f"score is {score!r}, not a positive number of seconds")
+    return float(score)
+
+
+def _number(text: str) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)

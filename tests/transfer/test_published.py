@@ -1,0 +1,297 @@
+"""The published competition data's parquet files, both ways."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.evaluation.record import IsolationLevel, Protocol, ReasonCode, Status
+from harness.store import open_reader, standings
+from harness.store.database import connect
+from harness.store.location import location
+from harness.transfer.errors import RowError
+from harness.transfer.published import COLUMNS, rows_of, submission_of
+
+Run = Callable[..., Result]
+SCHEMA = pa.schema(
+    [
+        ("submission_id", pa.int64()),
+        ("leaderboard_id", pa.int64()),
+        ("problem_name", pa.large_string()),
+        ("user_id", pa.large_string()),
+        ("user_name", pa.large_string()),
+        ("code_id", pa.int64()),
+        ("file_name", pa.large_string()),
+        ("submission_time", pa.timestamp("us", tz="UTC")),
+        ("status", pa.large_string()),
+        ("score", pa.float64()),
+        ("passed", pa.bool_()),
+        ("mode", pa.large_string()),
+        ("runner", pa.large_string()),
+        ("code", pa.large_string()),
+    ]
+)
+T0 = datetime(2026, 1, 5, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "submission_id": number,
+        "leaderboard_id": 597,
+        "problem_name": "nvfp4_gemm",
+        "user_id": "1001",
+        "user_name": "ada",
+        "code_id": number,
+        "file_name": "gemm.py",
+        "submission_time": T0 + timedelta(hours=number),
+        "status": "succeeded",
+        "score": 1.5e-05,
+        "passed": True,
+        "mode": "leaderboard",
+        "runner": "B200",
+        "code": f"# version {number}\nBLOCK = {number}\n",
+        **changes,
+    }
+
+
+ROWS = [
+    row(11, score=9.12345678901e-06),
+    row(12, score=2e-05, user_id="1002", user_name="bob"),
+    row(7, score=3e-05),
+    row(13, score=None, passed=None, mode=None, runner=None, status="failed", user_name=""),
+    row(14, score=None, passed=False, status="failed"),
+    row(14, score=4e-05, runner="MI300"),
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
+
+
+def test_import_gives_histories_in_order_of_time(home: Path, harness: Run) -> None:
+    done = harness("import", write(home / "data.parquet", ROWS))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("added 5 submissions and 5 evaluations in ")
+    with open_reader() as reader:
+        history = reader.history("ada", "nvfp4_gemm")
+        assert [(row.file_name, row.status) for row in history] == [
+            ("gemm.py", Status.PASSED),
+            ("gemm.py", Status.PASSED),
+            ("gemm.py", Status.FAILED),
+            ("gemm.py", Status.PASSED),
+        ]
+        oldest, newer = history[0], history[1]
+        assert oldest.score is not None
+        assert oldest.score.value_ns == pytest.approx(30_000)
+        assert oldest.created_at == T0 + timedelta(hours=7)
+        assert oldest.id > newer.id  # the file is in another order
+        submission = reader.submission(newer.id)
+        assert submission is not None
+        assert submission.imported
+        assert submission.previous == oldest.id
+        assert reader.source(submission.sha256) == "# version 11\nBLOCK = 11\n"
+        (evaluation,) = reader.evaluations(newer.id)
+        assert (evaluation.header.protocol, evaluation.header.isolation) == (Protocol.HOSTED, IsolationLevel.UNKNOWN)
+        assert evaluation.rank is None
+        assert [row.status for row in reader.history("1001")] == [None]  # no name, and no run that counts
+
+
+def test_imported_scores_never_rank_with_ours(home: Path, harness: Run) -> None:
+    harness("import", write(home / "data.parquet", ROWS))
+    with open_reader() as reader:
+        assert reader.entries("nvfp4_gemm") == []
+        assert reader.unranked("nvfp4_gemm") == {ReasonCode.IMPORTED: 4}
+        assert reader.best_score_ns("nvfp4_gemm", "ada") is None
+    screen = harness("leaderboard", "nvfp4_gemm").stdout
+    assert "not ranked: 4 published by the hosted service" in screen
+    screen = harness("leaderboard", "nvfp4_gemm", "--imported").stdout
+    assert "imported · B200 · as published by the hosted service, not measured here" in screen
+    document = json.loads(harness("leaderboard", "nvfp4_gemm", "--imported", "--json").stdout)
+    found = {ranking["device"]: [each["user"] for each in ranking["entries"]] for ranking in document["rankings"]}
+    assert found == {"B200": ["ada", "bob"], "MI300": ["ada"]}
+    assert "imported" in harness("show", 1).stdout
+    assert "imported" in harness("history", "nvfp4_gemm").stdout
+
+
+def test_the_same_file_twice_adds_nothing(home: Path, harness: Run) -> None:
+    file = write(home / "data.parquet", ROWS)
+    harness("import", file)
+    again = json.loads(harness("import", file, "--json").stdout)
+    assert (again["submissions_added"], again["evaluations_added"], again["known"], again["bad"]) == (0, 0, 6, 0)
+
+
+def test_a_later_file_adds_what_is_new(home: Path, harness: Run) -> None:
+    harness("import", write(home / "first.parquet", ROWS[:5]))
+    later = json.loads(harness("import", write(home / "second.parquet", [*ROWS, row(20)]), "--json").stdout)
+    assert (later["submissions_added"], later["evaluations_added"], later["known"]) == (1, 2, 5)
+    db = connect(location())
+    with db.transaction():
+        assert standings.differences(db) == []
+    db.close()
+
+
+def test_export_gives_the_file_back(home: Path, harness: Run) -> None:
+    harness("import", write(home / "data.parquet", ROWS))
+    assert harness("export", home / "back.parquet").exit_code == 0
+    back = pq.read_table(home / "back.parquet")
+    assert back.schema.equals(SCHEMA)
+
+    def key(each: dict[str, Any]) -> tuple[int, str]:
+        return each["submission_id"], each["runner"] or ""
+
+    assert sorted(back.to_pylist(), key=key) == sorted(ROWS, key=key)
+
+
+def test_bad_rows_are_told_and_the_rest_goes_in(home: Path, harness: Run) -> None:
+    bad = [
+        row(1, problem_name=None),
+        row(2, code=None),
+        row(3, score=-1.0),
+        row(4, submission_time=None),
+        row(5, mode="profile.0"),
+        row(6, code="a\x00b"),
+        row(7, user_id=None, user_name=None),
+        row(8, score=float("inf")),
+    ]
+    done = harness("import", write(home / "data.parquet", [*ROWS[:2], *bad, *ROWS[2:]]))
+    assert done.exit_code == 2
+    assert "added 5 submissions" in done.stdout
+    assert "8 bad" in done.stdout
+    lines = [line.partition(": ")[2] for line in done.stderr.splitlines()]
+    assert lines == [
+        "row 3: problem_name is missing, not text",
+        "row 4: code is missing, not text",
+        "row 5: score is -1.0, not a positive number of seconds",
+        "row 6: submission_time is missing",
+        "row 7: mode is 'profile.0' (allowed: test, benchmark, leaderboard)",
+        "row 8: code holds a NUL character",
+        "row 9: user_name is missing, not text",
+        "row 10: score is inf, not a positive number of seconds",
+    ]
+
+
+def test_files_as_other_tools_write_them(home: Path, harness: Run) -> None:
+    """32-bit numbers, short strings, floats with NaN for missing ids, naive nanosecond times, columns left out."""
+    schema = pa.schema(
+        [
+            ("code", pa.string()),
+            ("submission_id", pa.int32()),
+            ("problem_name", pa.dictionary(pa.int32(), pa.string())),
+            ("user_id", pa.int64()),
+            ("code_id", pa.float64()),
+            ("submission_time", pa.timestamp("ns")),
+            ("score", pa.float32()),
+            ("mode", pa.string()),
+            ("index", pa.int64()),
+        ]
+    )
+    rows = [
+        {
+            "code": "pass",
+            "submission_id": 1,
+            "problem_name": "p",
+            "user_id": 5,
+            "code_id": float("nan"),
+            "submission_time": datetime(2026, 1, 1, 1, 2, 3),
+            "score": float("nan"),
+            "mode": "test",
+            "index": 0,
+        }
+    ]
+    assert harness("import", write(home / "data.parquet", rows, schema)).exit_code == 0
+    with open_reader() as reader:
+        (only,) = reader.history("5")
+    assert (only.created_at, only.score, only.file_name) == (
+        datetime(2026, 1, 1, 1, 2, 3, tzinfo=UTC),
+        None,
+        "submission.py",
+    )
+
+
+def test_files_that_are_something_else(home: Path, harness: Run) -> None:
+    (home / "text.parquet").write_text("not parquet")
+    done = harness("import", home / "text.parquet")
+    assert (done.exit_code, "can't be read as a parquet file" in done.stderr) == (2, True)
+    pq.write_table(pa.table({"a": [1]}), home / "other.parquet")
+    done = harness("import", home / "other.parquet")
+    assert (done.exit_code, "no column submission_id, problem_name" in done.stderr) == (2, True)
+    wrong = SCHEMA.set(0, pa.field("submission_id", pa.large_string()))
+    pq.write_table(wrong.empty_table(), home / "wrong.parquet")
+    done = harness("import", home / "wrong.parquet")
+    assert "the column submission_id holds large_string (allowed: whole numbers)" in done.stderr
+    assert harness("import", home / "other.csv").exit_code == 2
+
+
+def test_a_file_cut_short(home: Path, harness: Run) -> None:
+    file = write(home / "data.parquet", ROWS)
+    file.write_bytes(file.read_bytes()[:-20])
+    assert harness("import", file).exit_code == 2
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
+NAMES = TEXT.filter(bool)
+IDS = st.integers(0, 2**63 - 1)
+PUBLISHED = st.fixed_dictionaries(
+    {
+        "submission_id": IDS,
+        "leaderboard_id": st.none() | IDS,
+        "problem_name": NAMES,
+        "user_id": NAMES,
+        "user_name": st.none() | TEXT,
+        "code_id": st.none() | IDS,
+        "file_name": st.none() | TEXT,
+        "submission_time": st.integers(0, 4 * 10**15),
+        "status": st.none() | TEXT,
+        "score": st.none() | st.floats(1e-300, 1e300),
+        "passed": st.none() | st.booleans(),
+        "mode": st.none() | st.sampled_from(["test", "benchmark", "leaderboard"]),
+        "runner": st.none() | TEXT,
+        "code": TEXT,
+    }
+)
+
+
+@given(PUBLISHED)
+def test_a_row_comes_back_as_it_was(published: dict[str, Any]) -> None:
+    """By way of the tables' columns, without a database."""
+    values = tuple(published[name] for name in COLUMNS)
+    new = submission_of(values)
+    submission = {
+        "published": new.published,
+        "leaderboard": new.leaderboard,
+        "created_at": new.created_at,
+        "text": new.source_text,
+    }
+    assert rows_of(submission, [evaluation.columns for evaluation in new.evaluations]) == [values]
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(), st.floats(), TEXT, st.booleans()), min_size=14, max_size=14))
+def test_no_row_brings_the_import_down(values: list[Any]) -> None:
+    with suppress(RowError):
+        submission_of(values)
+
+
+def test_without_pyarrow_one_clear_error(tmp_path: Path) -> None:
+    file = write(tmp_path / "data.parquet", ROWS)
+    code = (
+        f"import sys; sys.modules['pyarrow'] = None\nfrom harness.cli.main import main\nmain(['import', {str(file)!r}])"
+    )
+    environment = {"HARNESS_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 3
+    assert "pip install 'harness[data]'" in done.stderr
+    assert "Traceback" not in done.stderr
