@@ -35,6 +35,10 @@ CUDA_ALLOWANCE = Allowance(fixed_ns=7_000, copies=1.3)
 CPU_ALLOWANCE = Allowance(fixed_ns=2_000_000, copies=6.0)
 """On a CPU the answer's way through two processes and a scheduler is part of it."""
 
+GATE_ALLOWED_NS = 2_000_000
+"""How long the gate may take from the reveal to the release: a switch between two processes on the device and a pass over
+twice its L2. A worker that skips the gate and computes meanwhile is charged what it takes beyond that."""
+
 PROBE_BYTES = 128 << 20
 
 
@@ -86,7 +90,8 @@ class Capture:
         return copies
 
     def charged_ns(self, reading: TimedCall) -> int:
-        """The call's time: to the done word, or later where the output came later than a copy explains.
+        """The call's time: to the done word, or later where the output came later than a copy explains, and what the
+        gate took beyond its due.
 
         Raises WorkerFault where the output was still being written when the worker said that it was there.
         """
@@ -95,4 +100,5 @@ class Capture:
             raise WorkerFault(Status.REJECTED, Reason(ReasonCode.LATE_OUTPUT, text))
         nbytes = sum(size for _, _, size in self._places)
         honest_ns = self._allowance.fixed_ns + round(self._allowance.copies * self._ns_per_byte * nbytes)
-        return max(reading.wall_ns, reading.copied_ns - honest_ns)
+        late_ns = max(reading.wall_ns, reading.copied_ns - honest_ns)
+        return late_ns + max(0, reading.gate_ns - GATE_ALLOWED_NS)

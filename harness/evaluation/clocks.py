@@ -41,6 +41,8 @@ class TimedCall:
     wall_ns: int
     copied_ns: int
     answer_ns: int
+    gate_ns: int
+    """From the reveal of the input to the release. Nothing of the submission runs in it, if all is honest."""
     events_ns: int
     held: bool
     answer: Message
@@ -106,7 +108,7 @@ class SocketClock:
         t2 = time.perf_counter_ns()
         output = snapshot()
         t3 = time.perf_counter_ns()
-        return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, False, answer), output
+        return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, 0, False, answer), output
 
     def _refuse_early_words(self) -> None:
         """A done word that is here before the gate opens was not written by the call."""
@@ -158,6 +160,7 @@ class DeviceClock:
             queued = self._await_queued(min(time.monotonic() + HOLD_CAP_S, deadline))
             reveal()
             with no_collection():
+                revealed = time.perf_counter_ns()
                 page[words.REVEALED] = number
                 self._await(words.FLUSHED, number, deadline, timeout_s)
                 self._await_scheduled(deadline, timeout_s)
@@ -174,7 +177,7 @@ class DeviceClock:
             page[words.REVEALED] = page[words.RELEASE] = number
         answer = self._finished(deadline, timeout_s)
         events_ns = _count(answer.get("events_ns"))
-        return TimedCall(t1 - t0, t2 - t0, t3 - t0, events_ns, not queued, answer), output
+        return TimedCall(t1 - t0, t2 - t0, t3 - t0, t0 - revealed, events_ns, not queued, answer), output
 
     def _await(self, word: int, value: int, deadline: float, timeout_s: float) -> None:
         page = self._page.words
