@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("harness.cli.export", "Write the store to a file, as JSON lines or parquet."),
     "import": ("harness.cli.import_", "Read submissions from a file: published ones, or another store's."),
     "lint": ("harness.cli.lint", "Prove that a board is sound."),
+    "calibrate": ("harness.cli.calibrate", "Measure this device: peaks, launch cost, noise between runs."),
     "doctor": ("harness.cli.doctor", "Say what this machine can do, what is missing and how to get it."),
 }
 

@@ -36,7 +36,7 @@ from harness.evaluation.record import (
     Status,
 )
 from harness.evaluation.seeds import Seeds
-from harness.evaluation.session import Session
+from harness.evaluation.session import Session, died_unloaded, open_session
 from harness.evaluation.state import StateWatch
 from harness.evaluation.workers import ForkServer, WorkerFault
 from harness.measure.speed_of_light import peaks_for
@@ -121,8 +121,8 @@ class Evaluation:
             self._twin: Session | None = None
             if self._any(CaseKind.BENCHMARK):
                 with self._phases.spent("start"):
-                    self._twin = Session(host, "twin", cuda=self._cuda, with_submission=False)
-                stack.callback(self._twin.close)
+                    self._twin = open_session(host, "twin", cuda=self._cuda, with_submission=False)
+                stack.callback(lambda: self._twin.close() if self._twin else None)
             if COMPILES.search(self._plan.source) and self._any(CaseKind.BENCHMARK):
                 yield Progress("build: every shape once, on throw-away inputs", 0, len(self._cases))
                 with self._phases.spent("build"):
@@ -137,7 +137,7 @@ class Evaluation:
 
     def _build(self, host: Host) -> None:
         """Fill the compilers' caches. Its failures are not told: the phase that counts meets them again."""
-        session = Session(host, "build", cuda=self._cuda)
+        session = open_session(host, "build", cuda=self._cuda)
         folder = session.folder
         try:
             session.import_submission(self._build_timeout_s())
@@ -185,7 +185,7 @@ class Evaluation:
                         result = self._out_of_time(case, kind)
                     else:
                         assert session is not None
-                        result = run_case(self._context(kind, deadline), session, case)
+                        result = run_case(self._context(host, kind, deadline), session, case)
                     self._results.append(result)
                     yield result
                     if self._plan.fail_fast and result.status is not Status.PASSED:
@@ -196,7 +196,7 @@ class Evaluation:
 
     def _session(self, host: Host, kind: CaseKind) -> tuple[Session | None, WorkerFault | None]:
         """A fresh worker with the submission loaded, or why there is none."""
-        session = Session(host, kind.value, cuda=self._cuda)
+        session = open_session(host, kind.value, cuda=self._cuda)
         try:
             session.import_submission(self._call_timeout_s(kind))
         except WorkerFault as fault:
@@ -215,7 +215,7 @@ class Evaluation:
         text = f"not reached: the board gives {self._phase_timeout_s(kind):g} s for all {kind} cases together"
         return CaseResult(case.kind, case.index, case.spec, Status.TIMEOUT, Reason(ReasonCode.TIMEOUT, text))
 
-    def _context(self, kind: CaseKind, deadline: float) -> CaseContext:
+    def _context(self, host: Host, kind: CaseKind, deadline: float) -> CaseContext:
         left = max(1.0, deadline - time.monotonic())
         return CaseContext(
             board=self._plan.board,
@@ -224,8 +224,22 @@ class Evaluation:
             peaks=peaks_for(self._device.name),
             stopping=StoppingRule(budget_s=CASE_BUDGET_S[self._device.kind]),
             call_timeout_s=min(self._call_timeout_s(kind), left),
-            twin=None if self._twin is None else self._twin.noop,
+            twin=None if self._twin is None else lambda: self._noop_ns(host),
         )
+
+    def _noop_ns(self, host: Host) -> int:
+        """The twin's reading of a call of nothing. A twin that died is replaced: the submission has no part in that."""
+        assert self._twin is not None
+        try:
+            return self._twin.noop()
+        except WorkerFault:
+            self._twin.close()
+            self._twin = open_session(host, "twin", cuda=self._cuda, with_submission=False)
+        try:
+            self._twin.noop()  # its first is slower
+            return self._twin.noop()
+        except WorkerFault as fault:
+            raise died_unloaded(fault) from None
 
     def _phase_timeout_s(self, kind: CaseKind) -> float:
         board = self._plan.board

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.boards.board import Board
+from harness.errors import MachineError
 from harness.evaluation.capture import Capture
 from harness.evaluation.clocks import Clock, DeviceClock, SocketClock, TimedCall
 from harness.evaluation.contract import OutputForm, broken, form_of, may_write, rebuild
@@ -114,3 +115,24 @@ class Session:
             import torch
 
             torch.cuda.synchronize()
+
+
+def open_session(host: Host, phase: str, *, cuda: bool, with_submission: bool = True) -> Session:
+    """A session whose worker has loaded nothing yet. One that ends before that is tried again once, since the
+    submission has no part in it; raises MachineError when the second ends too."""
+    try:
+        return Session(host, phase, cuda=cuda, with_submission=with_submission)
+    except WorkerFault:
+        pass
+    try:
+        return Session(host, phase, cuda=cuda, with_submission=with_submission)
+    except WorkerFault as fault:
+        raise died_unloaded(fault) from None
+
+
+def died_unloaded(fault: WorkerFault) -> MachineError:
+    """What to tell of a worker that ended with no submission in it."""
+    return MachineError(
+        f"a worker ended before it had anything to do: {fault.reason.message}",
+        hint="Is the machine out of memory? `harness doctor` says more.",
+    )

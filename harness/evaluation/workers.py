@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class ForkServer:
             ) from None
 
     def spawn(self, folder: Path, environment: Mapping[str, str], log: Path, sandbox: SandboxPlan) -> WorkerProcess:
-        """Fork a worker whose working folder is `folder` and whose output goes to `log`."""
+        """Fork a worker whose working folder is `folder` and whose output goes to `log`. Raises MachineError."""
         with self._turn:
             self.wait_ready()
         ours, theirs = channel_pair()
@@ -108,19 +109,29 @@ class ForkServer:
             "cwd": str(folder),
             "sandbox": sandbox.to_dict(),
         }
-        with self._turn:
-            self._channel.send(request, [theirs.fileno(), log_fd])
-            pid: int = self._channel.receive(START_TIMEOUT_S)["pid"]
-        theirs.close()
-        os.close(log_fd)
+        try:
+            pid: int = self._ask(request, [theirs.fileno(), log_fd], START_TIMEOUT_S)["pid"]
+        finally:
+            theirs.close()
+            os.close(log_fd)
         return WorkerProcess(pid, ours, log, sandbox, lambda timeout_s: self.exit_status(pid, timeout_s))
 
     def exit_status(self, pid: int, timeout_s: float) -> int | None:
-        """The exit code of a worker, negative for a signal; None while it runs."""
-        with self._turn:
-            self._channel.send({"op": "wait", "pid": pid, "timeout_s": timeout_s})
-            status: int | None = self._channel.receive(timeout_s + 30)["status"]
+        """The exit code of a worker, negative for a signal; None while it runs. Raises MachineError as `spawn` does."""
+        request = {"op": "wait", "pid": pid, "timeout_s": timeout_s}
+        status: int | None = self._ask(request, (), timeout_s + 30)["status"]
         return status
+
+    def _ask(self, request: Message, fds: Sequence[int], timeout_s: float) -> Message:
+        try:
+            with self._turn:
+                self._channel.send(request, fds)
+                return self._channel.receive(timeout_s)
+        except (ChannelError, ChannelTimeout) as error:
+            raise MachineError(
+                f"the process that starts workers is gone: {error}",
+                hint="Was it killed, or is the machine out of memory? What was finished is kept; run it again.",
+            ) from None
 
     def close(self) -> None:
         self._channel.close()
@@ -258,7 +269,8 @@ class WorkerProcess:
             self.alive = False
             self.channel.close()
             kill_tree(self.pid, uid=self._uid)
-            self._exit_status(5.0)
+            with suppress(MachineError):  # whoever starts the next worker meets it again
+                self._exit_status(5.0)
 
 
 def signal_name(number: int) -> str:

@@ -1,0 +1,77 @@
+"""The noise between runs: the board's own baseline, evaluated as a submission is, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.boards.board import Board
+from harness.boards.find import shipped_submissions
+from harness.errors import MachineError, RequestError
+from harness.evaluation.evaluate import Evaluation, check_runs_here
+from harness.evaluation.plan import Plan
+from harness.evaluation.record import CaseResult, EvaluationOutcome, IsolationLevel, Mode, Protocol, Status
+from harness.evaluation.workers import ForkServer
+from harness.measure.noise import NoiseCalibration, NoiseKey
+from harness.measure.scoring import evaluation_score
+
+
+def baseline(board: Board) -> Path:
+    """The file that a board measures others by. Raises RequestError where it names none."""
+    where = str(board.folder / "harness.yml")
+    if not board.settings.baselines:
+        raise RequestError(
+            f"board '{board.name}' names no baseline", where=where, hint="Add `baselines: [FILE]` to its harness.yml."
+        )
+    name = board.settings.baselines[0]
+    for folder in (shipped_submissions(board), board.folder):
+        if (folder / name).is_file():
+            return folder / name
+    raise RequestError(f"the baseline {name} of board '{board.name}' is not there", where=where)
+
+
+def measure_noise(
+    board: Board,
+    runs: int,
+    *,
+    isolation: IsolationLevel,
+    logs: Path,
+    server: ForkServer,
+    on_run: Callable[[int, float], None] = lambda number, score_ns: None,
+) -> NoiseCalibration:
+    """Scores of `runs` evaluations in leaderboard mode, each with fresh workers and fresh secret seeds.
+
+    They share this process and its fork server, so what differs between two commands of a user but not here (where
+    the supervisor's memory lies) is not in it. `on_run` hears of each score. Raises RequestError without a baseline,
+    MachineError where the baseline does not pass or has no score here.
+    """
+    file = baseline(board)
+    plan = Plan(board, file.read_text(encoding="utf-8"), file.name, Mode.LEADERBOARD, isolation=isolation)
+    check_runs_here(plan)
+    scores = []
+    for number in range(runs):
+        evaluation = Evaluation(plan, logs / f"{number:02d}", server)
+        header = evaluation.header()
+        if header.interpreted:
+            raise MachineError(f"the baseline {file.name} runs by an interpreter here, whose times mean nothing")
+        scores.append(_score_ns(evaluation, board, file))
+        on_run(number, scores[-1])
+    key = NoiseKey(header.device.name, board.name, header.grid, Protocol.SEALED)
+    return NoiseCalibration(key, header.device.kind, tuple(scores), datetime.now(UTC))
+
+
+def _score_ns(evaluation: Evaluation, board: Board, file: Path) -> float:
+    cases: list[CaseResult] = []
+    outcome: EvaluationOutcome | None = None
+    for event in evaluation.events():
+        if isinstance(event, CaseResult):
+            cases.append(event)
+        if isinstance(event, EvaluationOutcome):
+            outcome = event
+    assert outcome is not None
+    score = evaluation_score(evaluation.header(), outcome, cases)
+    if outcome.status is Status.PASSED and score is not None:
+        return score.value_ns
+    why = outcome.reason.message if outcome.reason is not None else "it has no score"
+    raise MachineError(f"the baseline {file.name} of board '{board.name}' can't be measured here: {why}")
