@@ -36,8 +36,8 @@ CPU_ALLOWANCE = Allowance(fixed_ns=2_000_000, copies=6.0)
 """On a CPU the answer's way through two processes and a scheduler is part of it."""
 
 GATE_ALLOWED_NS = 2_000_000
-"""How long the gate may take from the reveal to the release: a switch between two processes on the device and a pass over
-twice its L2. A worker that skips the gate and computes meanwhile is charged what it takes beyond that."""
+"""How long the gate may take from the reveal to the release: a switch between two processes on the device and a pass
+over twice its L2. A worker that skips the gate and computes meanwhile is charged what it takes beyond that."""
 
 PROBE_BYTES = 128 << 20
 
