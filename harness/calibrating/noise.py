@@ -31,6 +31,14 @@ def baseline(board: Board) -> Path:
     raise RequestError(f"the baseline {name} of board '{board.name}' is not there", where=where)
 
 
+def baseline_plan(board: Board, isolation: IsolationLevel) -> Plan:
+    """The baseline's evaluation, as `submit` would make it. Raises RequestError and MachineError."""
+    file = baseline(board)
+    plan = Plan(board, file.read_text(encoding="utf-8"), file.name, Mode.LEADERBOARD, isolation=isolation)
+    check_runs_here(plan)
+    return plan
+
+
 def measure_noise(
     board: Board,
     runs: int,
@@ -46,22 +54,21 @@ def measure_noise(
     the supervisor's memory lies) is not in it. `on_run` hears of each score. Raises RequestError without a baseline,
     MachineError where the baseline does not pass or has no score here.
     """
-    file = baseline(board)
-    plan = Plan(board, file.read_text(encoding="utf-8"), file.name, Mode.LEADERBOARD, isolation=isolation)
-    check_runs_here(plan)
+    plan = baseline_plan(board, isolation)
     scores = []
     for number in range(runs):
         evaluation = Evaluation(plan, logs / f"{number:02d}", server)
         header = evaluation.header()
         if header.interpreted:
-            raise MachineError(f"the baseline {file.name} runs by an interpreter here, whose times mean nothing")
-        scores.append(_score_ns(evaluation, board, file))
+            raise MachineError(f"the baseline {plan.file_name} runs by an interpreter here, whose times mean nothing")
+        scores.append(score_ns(evaluation, *run_through(evaluation)))
         on_run(number, scores[-1])
     key = NoiseKey(header.device.name, board.name, header.grid, Protocol.SEALED)
     return NoiseCalibration(key, header.device.kind, tuple(scores), datetime.now(UTC))
 
 
-def _score_ns(evaluation: Evaluation, board: Board, file: Path) -> float:
+def run_through(evaluation: Evaluation) -> tuple[list[CaseResult], EvaluationOutcome]:
+    """The cases and the outcome of an evaluation, run to its end without a word."""
     cases: list[CaseResult] = []
     outcome: EvaluationOutcome | None = None
     for event in evaluation.events():
@@ -70,8 +77,13 @@ def _score_ns(evaluation: Evaluation, board: Board, file: Path) -> float:
         if isinstance(event, EvaluationOutcome):
             outcome = event
     assert outcome is not None
+    return cases, outcome
+
+
+def score_ns(evaluation: Evaluation, cases: list[CaseResult], outcome: EvaluationOutcome) -> float:
+    """The score of a baseline's run. Raises MachineError where it has none."""
     score = evaluation_score(evaluation.header(), outcome, cases)
     if outcome.status is Status.PASSED and score is not None:
         return score.value_ns
     why = outcome.reason.message if outcome.reason is not None else "it has no score"
-    raise MachineError(f"the baseline {file.name} of board '{board.name}' can't be measured here: {why}")
+    raise MachineError(f"the board's baseline can't be measured here: {why}")

@@ -14,7 +14,7 @@ from harness.boards.find import find_board, find_boards
 from harness.calibrating.record import BANDWIDTH, FLOPS, LAUNCH, NOOP, NOOP_SPREAD, DeviceCalibration
 from harness.cli.common import json_option, print_json, stdout_console
 from harness.evaluation.claim import claim_device
-from harness.measure.noise import FEWEST_RUNS, NoiseCalibration, coefficient_of_variation
+from harness.measure.noise import FEWEST_RUNS, MOST_DELTA, NoiseCalibration, coefficient_of_variation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
 
     With --board, the board's baseline is evaluated several times as a submission is. The relative spread s of its
     scores gives δ = t · √2 · s, at least 0.1 % (t: Student's at 97.5 % for that many runs): scores that differ by less
-    share a rank on this device. Everything is recorded; the newest calibration counts.
+    share a rank on this device. What was measured is recorded, and the newest calibration counts.
 
     \b
     harness calibrate
@@ -55,11 +55,18 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
         noises = []
         for board in boards:
             noises.append(_measure_noise(board, runs, logs, server))
-            store.keep_calibration(noises[-1])
+            if _kept(noises[-1]):
+                store.keep_calibration(noises[-1])
+            else:
+                _say(f"warning: {board.name}: δ is over {100 * MOST_DELTA:.0f} %, so not kept; is the machine busy?")
     if as_json:
         print_json({**_device_document(device), "noise": [_noise_document(each) for each in noises]})
     else:
         _render(device, noises)
+
+
+def _kept(calibration: NoiseCalibration) -> bool:
+    return calibration.noise.delta <= MOST_DELTA
 
 
 def _say(text: str) -> None:
@@ -169,7 +176,7 @@ def _render(device: DeviceCalibration, noises: list[NoiseCalibration]) -> None:
         table.add_column(column, justify="left" if column in ("board", "grid") else "right")
     for each in noises:
         spread = f"{100 * coefficient_of_variation(each.scores_ns):.3f} %"
-        delta = f"{100 * each.noise.delta:.2f} %"
+        delta = f"{100 * each.noise.delta:.2f} %{'' if _kept(each) else ' (not kept)'}"
         table.add_row(printable(each.key.leaderboard), each.key.grid.value, str(each.noise.runs), spread, delta)
     console.print(table)
 
@@ -195,5 +202,6 @@ def _noise_document(calibration: NoiseCalibration) -> dict[str, Any]:
         "scores_us": [score_ns / 1e3 for score_ns in calibration.scores_ns],
         "coefficient_of_variation": coefficient_of_variation(calibration.scores_ns),
         "delta": noise.delta,
+        "kept": _kept(calibration),
         "created_at": calibration.created_at.isoformat(),
     }

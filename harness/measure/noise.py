@@ -12,6 +12,8 @@ from harness.evaluation.record import Protocol
 
 LEAST_DELTA = 0.001
 """No two runs are told apart by less than 0.1 %, however alike the calibrating runs were."""
+MOST_DELTA = 0.25
+"""A larger δ says that the machine was busy, not how two kernels compare; it is not kept."""
 FEWEST_RUNS = 3
 
 # Student's t at 97.5 %, by degrees of freedom (any table of it; e.g. NIST Handbook of Statistical Methods, 1.3.6.7.2).
