@@ -3,140 +3,157 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.common import json_option, print_json, stdout_console, user_option
-from harness.cli.document import figure_us, interval_us, reason_document
-from harness.cli.formatting import format_change, format_class, format_moment, format_time, printable, sparkline
+from harness.cli.formatting import format_class, printable
+from harness.cli.history_screen import Line, history_document, write_section
+from harness.cli.leaderboard import Moment
 from harness.cli.lookup import recorded_board
-from harness.cli.report import plain_table, write
-from harness.evaluation.record import Mode, Status
-from harness.history.progress import Step, steps
+from harness.cli.report import write
+from harness.evaluation.record import Protocol
+from harness.history.progress import Step, rank_now, steps
 from harness.measure.ranking import RankClass
-from harness.store import open_reader
+from harness.store import Reader, open_reader
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from harness.history.technique_rows import TechniqueRow
+    from harness.history.techniques_of import SourceTechniques
 
-TREND_POINTS = 40
+TECHNIQUES_BUDGET_S = 0.06
+"""How long the screen may take to read sources whose techniques are not kept; `--techniques` and `--json` read all."""
+PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN, "hosted": Protocol.HOSTED}
 
 
 @click.command()
 @click.argument("board", required=False)
 @user_option
+@click.option("--device", metavar="NAME", help="Only devices whose name holds this, e.g. H200.")
+@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), help="Only this protocol.")
+@click.option("--since", type=Moment(), metavar="DATE", help="Only submissions from then on.")
+@click.option("--tag", metavar="TAG", help="Only submissions with this tag (see `harness note`).")
+@click.option("--best", "best_only", is_flag=True, help="Only scores that were the best when they were made.")
+@click.option("--techniques", "all_techniques", is_flag=True, help="Read every source, however long it takes.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows a table; 0 for all.")
 @json_option
-def history_command(board: str | None, user: str, limit: int, as_json: bool) -> None:
+def history_command(
+    board: str | None,
+    user: str,
+    device: str | None,
+    protocol: str | None,
+    since: datetime | None,
+    tag: str | None,
+    best_only: bool,
+    all_techniques: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
     """Show your submissions, newest first, on one board or on all.
 
     `change` is the score against your submission before it, `of best` against the best before it; both only among
-    scores of the same board, grid, device and protocol.
+    scores of the same board, grid, device and protocol. `rank` is the place a score held when it was made, and the one
+    it would hold now. Below the table: what the code does that the submission before it did not.
 
     \b
     harness history
-    harness history cholesky --user ada --limit 0
+    harness history cholesky --device H200 --best
+    harness history cholesky --user ada --since 2026-11-01 --limit 0
     """
     with open_reader() as reader:
         if board is not None:
             board = recorded_board(reader, board)
         progress = steps(reader.history(user, board))
+        chosen = [step for step in progress if _is_wanted(step, device, protocol, since, best_only)]
+        if tag is not None:
+            chosen = [step for step in chosen if tag in reader.tags(step.row.id)]
+        sections = _sections(chosen)
+        shown = {key: section if as_json else section[-limit:] for key, section in sections.items()}
+        lines, unread = _lines(reader, shown, None if as_json or all_techniques else TECHNIQUES_BUDGET_S)
     if as_json:
-        print_json({"user": user, "submissions": [_step_part(step) for step in reversed(progress)]})
+        place = {id(step): number for number, step in enumerate(progress)}
+        every = [line for section in lines.values() for line in section]
+        newest_first = sorted(every, key=lambda line: place[id(line.step)], reverse=True)
+        print_json({"user": user, "submissions": [history_document(line) for line in newest_first]})
         return
     console = stdout_console()
-    if not progress:
+    if not chosen:
         where = f" on {board}" if board else ""
-        write(console, f"{printable(user)} has no submissions{where} yet. `harness submit FILE` makes the first.")
-    for number, ((leaderboard, rank_class), section) in enumerate(_sections(progress).items()):
+        if progress:
+            write(console, f"None of {printable(user)}'s {len(progress)} submissions{where} is of that kind.")
+        else:
+            write(console, f"{printable(user)} has no submissions{where} yet. `harness submit FILE` makes the first.")
+    for number, ((leaderboard, rank_class), section) in enumerate(sections.items()):
         if number:
             console.print()
         write(console, f"{printable(leaderboard)} · {printable(user)}", style="bold")
         write(console, format_class(rank_class) if rank_class else "not evaluated")
-        console.print(_table(section[-limit:]))  # all of them for 0
-        if limit and len(section) > limit:
-            write(console, f"… {len(section) - limit} older; --limit 0 shows them", style="dim")
-        scores = [step.row.score.value_ns for step in section if step.row.score is not None and step.row.comparable]
-        if len(scores) > 1:
-            write(console, f"trend  {sparkline(scores[-TREND_POINTS:])}  score, oldest to newest; lower is faster")
+        write_section(console, lines[(leaderboard, rank_class)], section)
+    if unread:
+        sources = "one source" if unread == 1 else f"{unread} sources"
+        write(console, f"\nThe techniques of {sources} were not read; --techniques reads all.", style="dim")
 
 
-def _sections(progress: Sequence[Step]) -> dict[tuple[str, RankClass | None], list[Step]]:
+Key = tuple[str, RankClass | None]
+
+
+def _is_wanted(step: Step, device: str | None, protocol: str | None, since: datetime | None, best_only: bool) -> bool:
+    row = step.row
+    if device is not None and (row.rank_class is None or device.casefold() not in row.rank_class.device.casefold()):
+        return False
+    if protocol is not None and (row.rank_class is None or row.rank_class.protocol is not PROTOCOLS[protocol]):
+        return False
+    if since is not None and row.created_at < since:
+        return False
+    return step.is_best or not best_only
+
+
+def _sections(progress: Sequence[Step]) -> dict[Key, list[Step]]:
     """The rows by board and class, each oldest first; the section with the newest row first."""
-    sections: dict[tuple[str, RankClass | None], list[Step]] = {}
+    sections: dict[Key, list[Step]] = {}
     for step in reversed(progress):
-        sections.setdefault((step.row.leaderboard, step.row.rank_class), []).insert(0, step)
-    return sections
+        sections.setdefault((step.row.leaderboard, step.row.rank_class), []).append(step)
+    return {key: section[::-1] for key, section in sections.items()}
 
 
-def _table(section: Sequence[Step]) -> Table:
-    from rich.text import Text
+def _lines(
+    reader: Reader, sections: dict[Key, list[Step]], budget_s: float | None
+) -> tuple[dict[Key, list[Line]], int]:
+    """What is shown of each section, and how many sources the budget left unread."""
+    from harness.history.techniques_of import SourceTechniques
 
-    table = plain_table()
-    table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("when", no_wrap=True)
-    table.add_column("file", overflow="fold")
-    table.add_column("mode", no_wrap=True)
-    table.add_column("result", justify="right", overflow="fold")
-    table.add_column("change", justify="right", no_wrap=True)
-    table.add_column("of best", justify="right", no_wrap=True)
-    for step in reversed(section):
-        row = step.row
-        table.add_row(
-            str(row.id),
-            format_moment(row.created_at),
-            Text(printable(row.file_name)),
-            row.mode.value if row.mode else "",
-            Text(_result(step), style="red" if _went_wrong(step) else ""),
-            "" if step.against_previous is None else format_change(step.against_previous),
-            _of_best(step),
-        )
-    return table
-
-
-def _result(step: Step) -> str:
-    row = step.row
-    if row.status is None:
-        return "not evaluated"
-    if row.status is not Status.PASSED:
-        return row.status.value
-    text = format_time(row.score) if row.score is not None else row.status.value
-    if row.mode is Mode.LEADERBOARD and row.rank_reason is not None:
-        text += f"\n{row.rank_reason.code.value.replace('_', ' ')}"
-    return text
+    known = SourceTechniques(reader, budget_s)
+    lines: dict[Key, list[Line]] = {}
+    for key, section in sections.items():
+        rank_class = key[1]
+        ranked = rank_class is not None and any(step.row.rank_then is not None for step in section)
+        best = reader.best_scores(rank_class) if ranked and rank_class is not None else {}
+        lines[key] = [
+            Line(
+                step,
+                rank_now(step.row, best),
+                _changes(known, step),
+                tuple(reader.tags(step.row.id)),
+                tuple(reader.notes(step.row.id)),
+            )
+            for step in reversed(section)
+        ]
+    return {key: section[::-1] for key, section in lines.items()}, known.skipped
 
 
-def _went_wrong(step: Step) -> bool:
-    return step.row.status not in (None, Status.PASSED, Status.RUNNING)
+def _changes(known: SourceTechniques, step: Step) -> tuple[TechniqueRow, ...] | None:
+    """What the code does otherwise than that of the submission before; None for a first one and where the budget
+    ended."""
+    before, row = step.predecessor, step.row
+    if before is None:
+        return None
+    if before.sha256 == row.sha256:
+        return ()
+    from harness.history.technique_rows import technique_rows
+    from harness.techniques import technique_changes
 
-
-def _of_best(step: Step) -> str:
-    if step.row.comparable is None:
-        return ""
-    if step.against_best is None:
-        return "first"
-    return "new best" if step.against_best < 1 else format_change(step.against_best)
-
-
-def _step_part(step: Step) -> dict[str, Any]:
-    row = step.row
-    return {
-        "id": row.id,
-        "leaderboard": row.leaderboard,
-        "file_name": row.file_name,
-        "sha256": row.sha256,
-        "created_at": row.created_at.isoformat(),
-        "evaluation": row.evaluation_id,
-        "mode": row.mode.value if row.mode else None,
-        "protocol": row.rank_class.protocol.value if row.rank_class else None,
-        "grid": row.rank_class.grid.value if row.rank_class else None,
-        "device": row.rank_class.device if row.rank_class else None,
-        "isolation": row.rank_class.isolation.value if row.rank_class else None,
-        "status": row.status.value if row.status else None,
-        "reason": reason_document(row.reason or row.rank_reason),
-        "score_us": figure_us(row.score),
-        "score_ci_us": interval_us(row.score),
-        "against_previous": step.against_previous,
-        "against_best": step.against_best,
-    }
+    new = known.of(row.sha256, row.file_name)
+    old = None if new is None else known.of(before.sha256, before.file_name)
+    return None if old is None or new is None else tuple(technique_rows(technique_changes(old, new)))

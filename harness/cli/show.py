@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,11 +11,14 @@ from harness.cli.common import json_option, print_json, stdout_console
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import format_moment, printable
 from harness.cli.lookup import find_submission
+from harness.cli.note import format_tags, note_document
 from harness.cli.report import render_evaluation, write
 from harness.store import SubmissionRow, open_reader
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from harness.techniques import Finding
 
 
 @click.command()
@@ -22,22 +26,29 @@ if TYPE_CHECKING:
 @click.option("--code/--no-code", default=True, help="Print the source too (before the figures).")
 @json_option
 def show_command(id: int, code: bool, as_json: bool) -> None:
-    """Show one submission: code, cases, messages, logs.
+    """Show one submission: code, techniques, notes, cases, messages, logs.
 
     \b
     harness show 12
     harness show 12 --no-code
     harness show 12 --json
     """
+    from harness.history.techniques_of import SourceTechniques
+    from harness.techniques.codec import finding_document
+
     with open_reader() as reader:
         submission = find_submission(reader, id)
         source = reader.source(submission.sha256)
         evaluations = reader.evaluations(id)
+        notes, tags = reader.notes(id), reader.tags(id)
+        techniques = SourceTechniques(reader).of(submission.sha256, submission.file_name) or ()
     if as_json:
         latest = evaluations[-1] if evaluations else None
         document = evaluation_document(submission, latest)
         document["created_at"] = submission.created_at.isoformat()
         document["source"] = source
+        document["techniques"] = [finding_document(finding) for finding in techniques]
+        document["tags"], document["notes"] = tags, [note_document(note) for note in notes]
         document["evaluations"] = [evaluation_document(None, each)["evaluation"] for each in evaluations]
         print_json(document)
         return
@@ -55,6 +66,33 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
         versions = ", ".join(f"{name} {version}" for name, version in evaluation.header.versions.items())
         if versions:
             write(console, f"versions: {printable(versions)}", style="dim")
+    _write_techniques(console, techniques)
+    if tags or notes:
+        console.print()
+    if tags:
+        write(console, f"tags: {format_tags(tags)}")
+    for note in notes:
+        write(console, f"note {note.id}: {printable(note.text)}")
+
+
+def _write_techniques(console: Console, techniques: Sequence[Finding]) -> None:
+    """What the source does, each with the lines that say so."""
+    from harness.cli.report import plain_table
+    from harness.history.technique_rows import line_words, technique_name, value_words
+
+    if not techniques:
+        return
+    from rich.text import Text
+
+    table = plain_table()
+    table.add_column("technique", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("where", no_wrap=True)
+    for finding in techniques:
+        value = Text(printable(value_words(finding, with_lines=False)))
+        table.add_row(Text(printable(technique_name(finding))), value, line_words(finding.lines))
+    console.print()
+    console.print(table)
 
 
 def _write_code(console: Console, submission: SubmissionRow, source: str) -> None:

@@ -27,6 +27,7 @@ def submit_command(user: str, as_json: bool, **options: Any) -> int:
     Exit status: 0 passed; 1 the submission failed or was rejected; 2 the request was wrong; 3 this machine can't do it.
     """
     from harness.cli.report import evaluation_document, render_evaluation
+    from harness.history.techniques_of import keep_techniques
     from harness.store import Store, open_reader
 
     request = resolve(options)
@@ -36,6 +37,7 @@ def submit_command(user: str, as_json: bool, **options: Any) -> int:
         ids["submission"] = store.add_submission(
             request.board.name, user, request.plan.file_name, request.source, request.gpus
         )
+        keep_techniques(store, request.source, request.plan.file_name)
         run = watch(
             evaluation,
             on_header=lambda header: ids.update(evaluation=store.begin_evaluation(ids["submission"], header)),

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from harness.boards.board import Spec, format_spec
 from harness.evaluation.record import CaseKind, CaseResult, Status
+from harness.measure.comparison import Verdict
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval, case_figure, ratio
 from harness.store.rows import EvaluationRow
 
 SAME_WITHIN = 0.02
 """Two times are called the same when the whole interval of their ratio lies within 2 % of one (or within δ)."""
-
-
-class Verdict(StrEnum):
-    FASTER = "faster"
-    SLOWER = "slower"
-    SAME = "same"
-    UNSURE = "unsure"
 
 
 @dataclass(frozen=True)
@@ -51,12 +44,14 @@ class CaseChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`refusal` says why the figures are not compared; then there are no cases and no score."""
+    """`refusal` says why the figures are not compared; then there are no cases and no score. `sessions_differ` when
+    the samples come from two sessions, whose noise no interval holds."""
 
     refusal: str = ""
     cases: tuple[CaseChange, ...] = ()
     score: Change | None = None
     notes: tuple[str, ...] = ()
+    sessions_differ: bool = False
 
 
 def compare(old: EvaluationRow, new: EvaluationRow, old_board: str, new_board: str) -> Comparison:
@@ -72,14 +67,15 @@ def compare(old: EvaluationRow, new: EvaluationRow, old_board: str, new_board: s
     cases = tuple(_case_change(before, after, delta) for before, after in _pairs(old.cases, new.cases))
     score = change(old.score, new.score, delta) if old.score is not None and new.score is not None else None
     notes = []
-    if old.id != new.id or old.id is None:
+    sessions_differ = old.id != new.id or old.id is None
+    if sessions_differ:
         notes.append(
             "The samples come from different sessions. Their intervals do not hold the noise between runs, so a "
             f"difference of less than {100 * delta:.2g} % is not called one."
         )
     if old_class.isolation != new_class.isolation:
         notes.append(f"The isolation differs: {old_class.isolation.value}, then {new_class.isolation.value}.")
-    return Comparison(cases=cases, score=score, notes=tuple(notes))
+    return Comparison(cases=cases, score=score, notes=tuple(notes), sessions_differ=sessions_differ)
 
 
 def change(old: Figure, new: Figure, delta: float) -> Change:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.measure.ranking import Rank, ranks
 from harness.store.rows import HistoryRow
 
 
@@ -13,22 +14,35 @@ class Step:
     """An evaluation with its score over the one before it, and over the best one before it (below one is faster).
 
     None for a first score and for a row without one. Only rows of the same board, grid, device and protocol count.
+    `predecessor` is the row of the user's submission before it on the same board, scored or not.
     """
 
     row: HistoryRow
     against_previous: float | None
     against_best: float | None
+    predecessor: HistoryRow | None = None
+
+    @property
+    def is_best(self) -> bool:
+        """Whether this score was the best of its class when it was made; a first one is."""
+        return self.row.comparable is not None and (self.against_best is None or self.against_best < 1)
 
 
 def steps(rows: Sequence[HistoryRow]) -> list[Step]:
     """One step for each row, which come oldest first."""
     previous: dict[Hashable, float] = {}
     best: dict[Hashable, float] = {}
+    latest: dict[str, HistoryRow] = {}
+    before: dict[str, HistoryRow] = {}
     result = []
     for row in rows:
+        if row.leaderboard in latest and latest[row.leaderboard].id != row.id:
+            before[row.leaderboard] = latest[row.leaderboard]
+        latest[row.leaderboard] = row
+        predecessor = before.get(row.leaderboard)
         key = row.comparable
         if key is None or row.score is None:
-            result.append(Step(row, None, None))
+            result.append(Step(row, None, None, predecessor))
             continue
         score_ns = row.score.value_ns
         result.append(
@@ -36,8 +50,21 @@ def steps(rows: Sequence[HistoryRow]) -> list[Step]:
                 row,
                 score_ns / previous[key] if key in previous else None,
                 score_ns / best[key] if key in best else None,
+                predecessor,
             )
         )
         previous[key] = score_ns
         best[key] = min(score_ns, best.get(key, score_ns))
     return result
+
+
+def rank_now(row: HistoryRow, best_scores: Mapping[str, float]) -> Rank | None:
+    """The rank that a row's score would hold today against the best of every other user in its class.
+
+    `best_scores` are those of the class, by user; empty for a class that does not rank. None for a row that took no
+    part in the ranking.
+    """
+    if row.rank_then is None or row.score is None or row.rank_class is None or not best_scores:
+        return None
+    others = [score for user, score in best_scores.items() if user != row.user]
+    return ranks([row.score.value_ns, *others], row.rank_class.delta)[0]

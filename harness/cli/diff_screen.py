@@ -1,0 +1,302 @@
+"""The screen and the document of a difference: code, figures, techniques."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.cli.document import figure_us, interval_us, plain_value, submission_document
+from harness.cli.formatting import format_case, format_class, format_ratio, format_time, printable
+from harness.cli.operands import Side
+from harness.cli.report import plain_table, write
+from harness.evaluation.record import Status
+from harness.history.code_diff import DiffLine, LineKind
+from harness.history.comparison import CaseChange, Change, Comparison
+from harness.measure.comparison import Verdict
+from harness.measure.statistics import Figure
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from harness.comparing.record import PairedComparison
+    from harness.techniques import Finding, TechniqueChange
+
+LINE_STYLE = {LineKind.ADDED: "green", LineKind.REMOVED: "red", LineKind.FOLD: "dim", LineKind.SAME: ""}
+VERDICT_STYLE = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.SAME: "", Verdict.UNSURE: "yellow"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Everything that `diff` shows. `comparison` is None when a side was never evaluated, `measured` when nobody asked
+    for a paired measurement."""
+
+    old: Side
+    new: Side
+    lines: tuple[DiffLine, ...]
+    comparison: Comparison | None
+    old_techniques: tuple[Finding, ...]
+    new_techniques: tuple[Finding, ...]
+    measured: PairedComparison | None = None
+
+    @property
+    def renamed(self) -> tuple[str, str] | None:
+        """Both names of the file, where they differ."""
+        old, new = Path(self.old.file_name).name, Path(self.new.file_name).name
+        return None if old == new else (old, new)
+
+    @property
+    def technique_changes(self) -> list[TechniqueChange]:
+        from harness.techniques import technique_changes
+
+        return technique_changes(self.old_techniques, self.new_techniques)
+
+    @property
+    def operands(self) -> str:
+        """The two operands as a command takes them."""
+        return " ".join(
+            str(side.submission.id) if side.submission is not None else side.file_name for side in (self.old, self.new)
+        )
+
+
+def render_difference(console: Console, difference: Difference) -> None:
+    old, new = difference.old, difference.new
+    write(console, f"old  {old.title}", style="bold")
+    write(console, f"new  {new.title}", style="bold")
+    if difference.renamed is not None:
+        write(console, f"renamed  {printable(difference.renamed[0])} → {printable(difference.renamed[1])}")
+    console.print()
+    _write_code(console, difference)
+    if difference.measured is not None:
+        from harness.cli.comparing import render_comparison
+
+        console.print()
+        render_comparison(console, difference.measured, old, new)
+    elif difference.comparison is not None:
+        console.print()
+        _write_figures(console, difference)
+    _write_techniques(console, difference)
+
+
+# -- code -------------------------------------------------------------------------------------------------------------
+
+
+def _write_code(console: Console, difference: Difference) -> None:
+    if not difference.lines:
+        write(console, "The code is the same.")
+        return
+    from rich.text import Text
+
+    if not console.is_terminal:
+        for line in difference.lines:  # never wrapped: what is piped is read by programs, too
+            console.print(Text(printable(str(line)), style=LINE_STYLE[line.kind]), soft_wrap=True)
+        return
+    old = _highlighted(difference.old)
+    new = old if difference.old.source == difference.new.source else _highlighted(difference.new)
+    from rich.table import Table
+
+    grid = Table.grid()
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")  # a long line goes on under its own beginning
+    width = len(str(max(len(old), len(new))))
+    for line in difference.lines:
+        numbers = f"{line.old_line or '':>{width}} {line.new_line or '':>{width}} "
+        sign = Text("" if line.kind is LineKind.FOLD else line.kind.value, style=LINE_STYLE[line.kind])
+        grid.add_row(numbers, sign, _code_text(line, old, new))
+    console.print(grid)
+
+
+def _highlighted(side: Side) -> list[Text]:
+    """The source's lines with syntax colours from the terminal's own palette."""
+    from rich.syntax import Syntax
+
+    source = printable(side.source).replace("\t", "    ")
+    lexer = Syntax.guess_lexer(side.file_name, code=source)
+    text = Syntax(source, lexer, theme="ansi_dark", background_color="default").highlight(source)
+    return list(text.split("\n", allow_blank=True))
+
+
+def _code_text(line: DiffLine, old: Sequence[Text], new: Sequence[Text]) -> Text:
+    """The code with its syntax colours; words that changed stand out even where there is no colour."""
+    from rich.text import Text
+
+    style = LINE_STYLE[line.kind]
+    if line.kind is LineKind.FOLD:
+        return Text(str(line), style=style)
+    lines, number = (new, line.new_line) if line.new_line is not None else (old, line.old_line)
+    code = lines[number - 1].copy() if number is not None and number <= len(lines) else Text(printable(line.text))
+    if code.plain == line.text:  # else a tab or a control character was written out, and positions moved
+        for start, stop in line.changed:
+            code.stylize(f"bold underline {style}", start, stop)
+    if line.kind is not LineKind.SAME and not line.changed:
+        code.stylize(style)
+    return code
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _write_figures(console: Console, difference: Difference) -> None:
+    comparison, new = difference.comparison, difference.new
+    assert comparison is not None
+    assert new.submission is not None
+    if comparison.refusal:
+        write(console, f"No comparison: {printable(comparison.refusal)}.", style="yellow")
+        return
+    if not comparison.cases and comparison.score is None:
+        write(console, "Neither was benchmarked, so there are no figures to compare.")
+        return
+    write(console, format_class(new.evaluations[-1].rank_class(new.submission.leaderboard)))
+    console.print(_table(comparison))
+    for note in comparison.notes:
+        write(console, note, style="dim")
+    if comparison.sessions_differ:
+        write(console, f"To measure both now, in turns: harness diff {difference.operands} --measure", style="dim")
+
+
+def _table(comparison: Comparison) -> Table:
+    from rich.text import Text
+
+    table = plain_table()
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("benchmark")
+    table.add_column("old", justify="right", no_wrap=True)
+    table.add_column("new", justify="right", no_wrap=True)
+    table.add_column("new/old", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for case in comparison.cases:
+        index = case.new_index if case.new_index is not None else case.old_index
+        table.add_row(
+            str(index),
+            Text(format_case(case.spec)),
+            time_or_status(case.old, case.old_status),
+            time_or_status(case.new, case.new_status),
+            Text(ratio_text(case.change)),
+            _verdict_text(case.change),
+        )
+    if comparison.score is not None:
+        table.add_section()
+        score = comparison.score
+        table.add_row(
+            "",
+            "score",
+            format_time(score.old),
+            format_time(score.new),
+            Text(ratio_text(score)),
+            _verdict_text(score),
+        )
+    return table
+
+
+def time_or_status(figure: Figure | None, status: Status | None) -> str:
+    if figure is not None:
+        return format_time(figure)
+    return "not run" if status is None else "–" if status is Status.PASSED else status.value
+
+
+def ratio_text(change: Change | None) -> str:
+    return "" if change is None else format_ratio(change.ratio, change.ratio_interval)
+
+
+def _verdict_text(change: Change | None) -> Text:
+    from rich.text import Text
+
+    return Text("") if change is None else Text(change.verdict.value, style=VERDICT_STYLE[change.verdict])
+
+
+# -- techniques -------------------------------------------------------------------------------------------------------
+
+
+def _write_techniques(console: Console, difference: Difference) -> None:
+    from rich.text import Text
+
+    from harness.history.technique_rows import technique_rows, value_words
+
+    rows = technique_rows(difference.technique_changes)
+    if not rows:
+        return
+    console.print()
+    table = plain_table()
+    table.add_column("technique", no_wrap=True)
+    table.add_column("old", overflow="fold")
+    table.add_column("new", overflow="fold")
+    for row in rows:
+        table.add_row(
+            Text(printable(row.name)),
+            Text(printable(value_words(row.old)), style="red" if row.old is not None else "dim"),
+            Text(printable(value_words(row.new)), style="green" if row.new is not None else "dim"),
+        )
+    console.print(table)
+
+
+# -- the document -----------------------------------------------------------------------------------------------------
+
+
+def diff_document(difference: Difference) -> dict[str, Any]:
+    """The document of `diff --json`: stable field names, full precision, times in microseconds."""
+    from harness.techniques.codec import finding_document
+
+    comparison = difference.comparison
+    changes = difference.technique_changes
+    document: dict[str, Any] = {
+        "old": _side_part(difference.old),
+        "new": _side_part(difference.new),
+        "renamed": list(difference.renamed) if difference.renamed else None,
+        "code": [str(line) for line in difference.lines],
+        "refusal": comparison.refusal or None if comparison else None,
+        "score": _change_part(comparison.score) if comparison and comparison.score else None,
+        "cases": [_case_part(case) for case in comparison.cases] if comparison else [],
+        "notes": list(comparison.notes) if comparison else [],
+        "techniques": {
+            "lost": [finding_document(finding) for change in changes for finding in change.lost],
+            "gained": [finding_document(finding) for change in changes for finding in change.gained],
+        },
+        "measured": None,
+    }
+    if difference.measured is not None:
+        from harness.cli.comparing import compare_document
+
+        document["measured"] = compare_document(difference.measured, difference.old, difference.new)
+    return document
+
+
+def _side_part(side: Side) -> dict[str, Any]:
+    if side.submission is None:
+        return {"id": None, "file_name": side.file_name}
+    return submission_document(side.submission)
+
+
+def _case_part(case: CaseChange) -> dict[str, Any]:
+    return {
+        "spec": {key: plain_value(value) for key, value in case.spec.items()},
+        "old_status": case.old_status.value if case.old_status else None,
+        "new_status": case.new_status.value if case.new_status else None,
+        "old_us": figure_us(case.old),
+        "old_ci_us": interval_us(case.old),
+        "new_us": figure_us(case.new),
+        "new_ci_us": interval_us(case.new),
+        **_ratio_part(case.change),
+    }
+
+
+def _change_part(change: Change) -> dict[str, Any]:
+    return {
+        "old_us": figure_us(change.old),
+        "old_ci_us": interval_us(change.old),
+        "new_us": figure_us(change.new),
+        "new_ci_us": interval_us(change.new),
+        **_ratio_part(change),
+    }
+
+
+def _ratio_part(change: Change | None) -> dict[str, Any]:
+    interval = change.ratio_interval if change else None
+    return {
+        "ratio": change.ratio if change else None,
+        "ratio_ci": [interval.low, interval.high] if interval else None,
+        "verdict": change.verdict.value if change else None,
+    }

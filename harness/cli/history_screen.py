@@ -1,0 +1,214 @@
+"""A section of the history as a screen, and its rows as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.cli.document import figure_us, interval_us, reason_document
+from harness.cli.formatting import (
+    format_change,
+    format_moment,
+    format_ns,
+    format_spread,
+    format_time,
+    printable,
+    sparkline,
+)
+from harness.cli.note import format_tags, note_document
+from harness.cli.report import plain_table, write
+from harness.evaluation.record import Mode, Status
+from harness.history.progress import Step
+from harness.measure.ranking import Rank
+from harness.store import Note
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.history.technique_rows import TechniqueRow
+
+TREND_POINTS = 40
+CHANGES_SHOWN = 4
+WIDE = 100
+"""From this width on a table has room for the interval, the mode and long file names."""
+NARROW_NAME = 12
+
+
+@dataclass(frozen=True)
+class Line:
+    """A step with what belongs to it. `changes` is None where there is nothing to compare with, or it was not read."""
+
+    step: Step
+    rank_now: Rank | None
+    changes: tuple[TechniqueRow, ...] | None
+    tags: tuple[str, ...]
+    notes: tuple[Note, ...]
+
+
+def write_section(console: Console, lines: Sequence[Line], section: Sequence[Step]) -> None:
+    """The table of the shown rows, newest first; the trend over the whole section; what changed in each."""
+    console.print(_table(lines, wide=console.width >= WIDE))
+    if len(section) > len(lines):
+        write(console, f"… {len(section) - len(lines)} older; --limit 0 shows them", style="dim")
+    _write_trend(console, section)
+    _write_changes(console, lines)
+
+
+def _table(lines: Sequence[Line], *, wide: bool) -> Table:
+    from rich.text import Text
+
+    with_rank = any(line.step.row.rank_then is not None for line in lines)
+    with_mode = wide or len({line.step.row.mode for line in lines}) > 1
+    table = plain_table()
+    table.add_column("id", justify="right", no_wrap=True)
+    table.add_column("when", no_wrap=True)
+    table.add_column("file", overflow="fold")
+    if with_mode:
+        table.add_column("mode", no_wrap=True)
+    table.add_column("score", justify="right", overflow="fold")
+    if wide:
+        table.add_column("95 %", justify="right", no_wrap=True)
+    table.add_column("change", justify="right", no_wrap=True)
+    table.add_column("of best", justify="right", no_wrap=True)
+    if with_rank:
+        table.add_column("rank", no_wrap=True)
+    for line in reversed(lines):
+        step, row = line.step, line.step.row
+        cells: list[str | Text] = [
+            str(row.id),
+            format_moment(row.created_at),
+            Text(_file_name(row.file_name, wide=wide)),
+        ]
+        if with_mode:
+            cells.append(row.mode.value if row.mode else "")
+        cells.append(Text(_result(step), style="red" if _went_wrong(step) else ""))
+        if wide:
+            cells.append(format_spread(row.score))
+        cells += ["" if step.against_previous is None else format_change(step.against_previous), _of_best(step)]
+        if with_rank:
+            cells.append(_rank(line))
+        table.add_row(*cells)
+    return table
+
+
+def _file_name(name: str, *, wide: bool) -> str:
+    """The whole name where there is room; else its two ends, since versions of a file differ at the end."""
+    name = printable(name)
+    if wide or len(name) <= NARROW_NAME:
+        return name
+    kept = NARROW_NAME - 1
+    return f"{name[: kept // 2]}…{name[-(kept - kept // 2) :]}"
+
+
+def _result(step: Step) -> str:
+    row = step.row
+    if row.status is None:
+        return "not evaluated"
+    if row.status is not Status.PASSED:
+        return row.status.value
+    text = format_time(row.score) if row.score is not None else row.status.value
+    if row.mode is Mode.LEADERBOARD and row.rank_reason is not None:
+        text += f"\n{row.rank_reason.code.value.replace('_', ' ')}"
+    return text
+
+
+def _went_wrong(step: Step) -> bool:
+    return step.row.status not in (None, Status.PASSED, Status.RUNNING)
+
+
+def _of_best(step: Step) -> str:
+    if step.row.comparable is None:
+        return ""
+    if step.against_best is None:
+        return "first"
+    return "new best" if step.against_best < 1 else format_change(step.against_best)
+
+
+def _rank(line: Line) -> str:
+    """`3`, or `1 → 3` when others have passed it since."""
+    then, now = line.step.row.rank_then, line.rank_now
+    if then is None:
+        return ""
+    return str(then) if now is None or now.number == then else f"{then} → {now.number}"
+
+
+def _write_trend(console: Console, section: Sequence[Step]) -> None:
+    scored = [step.row for step in section if step.row.score is not None and step.row.comparable is not None]
+    scores = [row.score.value_ns for row in scored if row.score is not None][-TREND_POINTS:]
+    if len(scores) < 2:
+        return
+    best = min(scored, key=lambda row: row.score.value_ns if row.score is not None else 0.0)
+    write(
+        console,
+        f"trend  {sparkline(scores)}  {format_ns(scores[0])} → {format_ns(scores[-1])}, oldest to newest; "
+        f"best {format_time(best.score)} by {best.id}",
+    )
+
+
+def _write_changes(console: Console, lines: Sequence[Line]) -> None:
+    """A line for each submission that does something else than the one before it, or that carries a remark."""
+    from harness.history.technique_rows import row_words
+
+    seen: set[int] = set()
+    told = []
+    for line in reversed(lines):
+        words = [row_words(row) for row in line.changes or ()]
+        if len(words) > CHANGES_SHOWN:
+            words = [*words[: CHANGES_SHOWN - 1], f"{len(words) - CHANGES_SHOWN + 1} more"]
+        text = "; ".join(words)
+        remarks = [format_tags(list(line.tags))] if line.tags else []
+        remarks += [f"“{note.text}”" for note in line.notes]
+        whole = "   ".join(filter(None, [text, *remarks]))
+        if whole and line.step.row.id not in seen:
+            told.append((line.step.row.id, whole))
+        seen.add(line.step.row.id)
+    if not told:
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print()
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for submission_id, whole in told:
+        grid.add_row(str(submission_id), Text(printable(whole)))
+    console.print(grid)
+
+
+# -- the document -----------------------------------------------------------------------------------------------------
+
+
+def history_document(line: Line) -> dict[str, Any]:
+    """One row of `history --json`. `lost` and `gained` are None where there is nothing to compare with."""
+    from harness.techniques.codec import finding_document
+
+    step, row = line.step, line.step.row
+    changes = line.changes
+    return {
+        "id": row.id,
+        "leaderboard": row.leaderboard,
+        "file_name": row.file_name,
+        "sha256": row.sha256,
+        "created_at": row.created_at.isoformat(),
+        "evaluation": row.evaluation_id,
+        "mode": row.mode.value if row.mode else None,
+        "protocol": row.rank_class.protocol.value if row.rank_class else None,
+        "grid": row.rank_class.grid.value if row.rank_class else None,
+        "device": row.rank_class.device if row.rank_class else None,
+        "isolation": row.rank_class.isolation.value if row.rank_class else None,
+        "status": row.status.value if row.status else None,
+        "reason": reason_document(row.reason or row.rank_reason),
+        "score_us": figure_us(row.score),
+        "score_ci_us": interval_us(row.score),
+        "against_previous": step.against_previous,
+        "against_best": step.against_best,
+        "rank_then": row.rank_then,
+        "rank_now": None if line.rank_now is None else line.rank_now.number,
+        "lost": None if changes is None else [finding_document(each.old) for each in changes if each.old is not None],
+        "gained": None if changes is None else [finding_document(each.new) for each in changes if each.new is not None],
+        "tags": list(line.tags),
+        "notes": [note_document(note) for note in line.notes],
+    }
