@@ -1,0 +1,250 @@
+"""One run of `harness submit`, and the fault that it meets. The checks afterwards are in `checks.py`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from harness.store.location import location
+
+HERE = Path(__file__).resolve().parent
+FORK_SERVER = "harness.worker.forkserver"
+ANNOUNCED = re.compile(r"^ +(test|benchmark) (\d+) \(.*?\) (passed|failed|rejected|error|timeout)")
+END_TIMEOUT_S = 90.0
+CLONE_NEWNS = 0x00020000
+
+
+class Fault(StrEnum):
+    """What is done to a run."""
+
+    WORKER = "worker killed"
+    SUPERVISOR = "supervisor killed"
+    SUPERVISOR_ASKED = "supervisor told to end (TERM, INT, HUP)"
+    BOTH = "supervisor and worker killed"
+    FORK_SERVER = "fork server killed"
+    WHILE_WRITING = "supervisor killed as the store's files change"
+    LOCKED = "store locked by another process for up to 2 s"
+    LOCKED_AND_KILLED = "supervisor killed while the store is locked"
+    FULL = "no more can be written by the supervisor"
+    READ_ONLY = "store made read-only"
+
+
+RUN_GOES_ON = (Fault.WORKER, Fault.LOCKED)
+"""After these the run must come to its own end with every case recorded."""
+
+
+class Run:
+    """One `harness submit` as a process, with what it announced."""
+
+    def __init__(self, number: int) -> None:
+        self.user = f"trial-{number}"
+        self.lines: list[str] = []
+        command = [sys.executable, "-m", "harness.cli.main", "submit", str(HERE / "kernel.py"), "--user", self.user]
+        self.process = subprocess.Popen(
+            [*command, "--leaderboard", str(HERE / "board")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def announced(self) -> dict[tuple[str, int], str]:
+        found = (ANNOUNCED.match(line) for line in self.lines)
+        return {(each[1], int(each[2])): each[3] for each in found if each}
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def finish(self) -> int | None:
+        """The exit status; None when it does not end."""
+        try:
+            status = self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return None
+        self._reader.join(5)
+        return status
+
+    def below(self) -> list[psutil.Process]:
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children(recursive=True)
+        return []
+
+    def fork_server(self) -> psutil.Process | None:
+        for each in self.below():
+            with suppress(psutil.NoSuchProcess):
+                if each.ppid() == self.process.pid and FORK_SERVER in each.cmdline():
+                    return each
+        return None
+
+    def workers(self) -> list[psutil.Process]:
+        """Workers with their guards and inits: all that the fork server forked."""
+        server = self.fork_server()
+        if server is None:
+            return []
+        with suppress(psutil.NoSuchProcess):
+            return server.children(recursive=True)
+        return []
+
+
+class Trial:
+    """A run and the one fault that it meets, at a moment of its life that chance chooses."""
+
+    def __init__(self, number: int, fault: Fault, choice: random.Random, usual_s: float) -> None:
+        self.fault, self.choice, self.run = fault, choice, Run(number)
+        self.struck = False
+        self.status: int | None = None
+        by_time = choice.random() < 0.4
+        after_s = choice.uniform(0, 1.1 * usual_s) if by_time else choice.expovariate(1 / 0.15)
+        after_lines = 0 if by_time else choice.randint(1, 7)
+        self._thread = threading.Thread(target=self._follow, args=(after_s, after_lines), daemon=True)
+        self._thread.start()
+
+    def _follow(self, after_s: float, after_lines: int) -> None:
+        while self.run.alive and len(self.run.lines) < after_lines:
+            time.sleep(0.01)
+        self._sleep(after_s)
+        while self.run.alive and not self.struck:
+            self.struck = self._strike()
+            time.sleep(0.03)
+        self.status = self.run.finish()
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self.run.alive and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def _strike(self) -> bool:
+        """Try; False while there is nothing to strike at yet."""
+        pid = self.run.process.pid
+        match self.fault:
+            case Fault.WORKER:
+                workers = self.run.workers()
+                return bool(workers) and kill(self.choice.choice(workers).pid)
+            case Fault.SUPERVISOR:
+                return kill(pid)
+            case Fault.SUPERVISOR_ASKED:
+                return kill(pid, self.choice.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
+            case Fault.BOTH:
+                workers = self.run.workers()
+                return bool(workers) and kill(pid) and kill(self.choice.choice(workers).pid)
+            case Fault.FORK_SERVER:
+                server = self.run.fork_server()
+                return server is not None and kill(server.pid)
+            case Fault.WHILE_WRITING:
+                before = store_files()
+                while self.run.alive and store_files() == before:
+                    time.sleep(0.0005)
+                return self.run.alive and kill(pid)
+            case Fault.LOCKED:
+                with locked():
+                    self._sleep(self.choice.uniform(0.2, 2))
+                return True
+            case Fault.LOCKED_AND_KILLED:
+                with locked():
+                    self._sleep(self.choice.uniform(0, 1))
+                    return kill(pid)
+            case Fault.FULL:
+                with suppress(ProcessLookupError):
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+                    return True
+            case Fault.READ_ONLY:
+                with read_only():
+                    self._sleep(self.choice.uniform(0.5, 3))
+                return True
+        return False
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def store_path() -> Path:
+    path = location().path
+    assert path is not None
+    return path
+
+
+def store_files() -> list[tuple[int, int]]:
+    found = []
+    for end in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            stat = Path(f"{store_path()}{end}").stat()
+            found.append((stat.st_size, stat.st_mtime_ns))
+    return found
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Hold the store's write lock, as another writer would."""
+    connection = sqlite3.connect(store_path(), isolation_level=None, timeout=30)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+@contextmanager
+def read_only() -> Iterator[None]:
+    """The store's folder as one that can't be written: by its mode, or by its mount for root, whom modes don't hold."""
+    folder = store_path().parent
+    if os.getuid():
+        folder.chmod(0o500)
+        store_path().chmod(0o400)
+    else:
+        for _ in range(100):  # busy while the store is open for writing
+            if not mount("-o", "remount,bind,ro", str(folder)):
+                break
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        if os.getuid():
+            folder.chmod(0o700)
+            store_path().chmod(0o600)
+        else:
+            mount("-o", "remount,bind,rw", str(folder))
+
+
+def mount(*arguments: str) -> int:
+    return subprocess.run(["mount", *arguments], stderr=subprocess.DEVNULL).returncode
+
+
+def own_mounts(folder: Path) -> bool:
+    """Give this process mounts of its own, with `folder` as one; whether that could be done."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS):
+        return False
+    return not mount("--make-rprivate", "/") and not mount("--bind", str(folder), str(folder))
