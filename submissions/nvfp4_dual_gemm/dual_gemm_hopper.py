@@ -1,0 +1,599 @@
+#!POPCORN leaderboard nvfp4_dual_gemm
+#!POPCORN gpu H200
+"""NVFP4 gated dual GEMM on Hopper in CUDA, compiled at run time: one launch for both products, silu and their product.
+
+C is computed transposed: B's rows, the weights, are wgmma's A operand, which may come from registers, and A's rows,
+the tokens, its B operand, which must lie in shared memory.
+
+    consumers   two warpgroups; a thread copies the bytes of its own rows of B to shared memory, asynchronously and
+                ahead of time, and decodes them to fp16 in the registers in which wgmma expects them: no barrier, no
+                shuffle, and decoded weights never go through memory
+    producers   a warpgroup; a thread decodes the row of one token to fp16 in shared memory, in wgmma's swizzle
+
+Both put the values of k in an order of their own, the same one, which no sum notices: a thread of wgmma's fragment
+holds four values in 16 of k, so 16 bytes of a row, two blocks of the format, are one thread's work for two times 64
+values of k. Even and odd codes of four bytes become fp16 with a shift or two, two masks, and a mask or a byte permute
+for two values, and a product with the scale. As the bits stand, a code is 2^-14 of its value; scales come times 2^7,
+the rest is made good at the end. e2m1 times e4m3 has at most six significant bits and is a multiple of 2^-10, so
+decoded operands are exact for any codes and scales, and fp32 sums are the only rounding before the last.
+
+Of the 16 rows of wgmma's fragment, the upper eight are rows of B1 and the lower eight the same rows of B2: so A is read
+and decoded once for both, and a thread ends up with both sums of an element, and applies silu without asking anyone.
+
+Where tiles are few, up to four blocks share one, each with a part of k, and as a cluster they add up their fp32 sums
+through each other's shared memory. `plan` picks tile and split by a fit to measurements.
+"""
+
+import functools
+from typing import NamedTuple
+
+import torch
+from task import input_t, output_t
+
+TOKENS = 128  # of a tile; wgmma's n
+DUAL = 1  # two products with the same A, or one
+
+TYPES = """
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+"""
+
+PRIMITIVES = r"""
+// The hardware, one instruction a function.
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ void copy16(u32 to, const u8* from, bool valid) {  // zeros where not valid
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+               ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void copy4(u32 to, const u8* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT>
+__device__ __forceinline__ void await_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+__device__ __forceinline__ uint4 load16(u32 from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
+  return v;
+}
+__device__ __forceinline__ u32 load4(u32 from) {
+  u32 v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store16(u32 to, u32 x, u32 y, u32 z, u32 w) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+__device__ __forceinline__ void barrier_init(u32 barrier, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{.reg .pred p;\n"
+      "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@!p bra AGAIN;}" ::"r"(barrier), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void show_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ u32 address_in(u32 address, int rank) {  // the same place in another block of the cluster
+  u32 there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+__device__ __forceinline__ void store_there(u32 to, const float* v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
+               ::"r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+}
+__device__ __forceinline__ void store_transposed(u32 to, const u32* v) {  // four 8 × 8 matrices of fp16
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+template <int LEFT>
+__device__ __forceinline__ void products_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+template <int COUNT>
+__device__ __forceinline__ void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+template <int COUNT>
+__device__ __forceinline__ void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
+__device__ __forceinline__ u32 multiply(u32 a, u32 b) {  // two fp16, subnormals kept
+  u32 d;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 d;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+__device__ __forceinline__ u32 halves_of_e4m3(u32 two) {
+  u32 d;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(d) : "h"((u16)two));
+  return d;
+}
+"""
+
+
+def wgmma(tokens: int) -> str:
+    """The product of 64 × 16 weights, in registers, and 16 × `tokens` activations, in shared memory, added to d."""
+    count = tokens // 2
+    registers = ", ".join(f"%{i}" for i in range(count))
+    operands = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    return f"""
+__device__ __forceinline__ void wgmma(float (&d)[{count}], const u32* a, u64 b) {{
+  asm volatile("{{.reg .pred p; setp.eq.b32 p, 0, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n{tokens}k16.f32.f16.f16 {{{registers}}}, "
+    "{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, p, 1, 1, 0;}}"
+    : {operands} : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}}
+"""
+
+
+PIPELINE = r"""
+constexpr int GROUPS = 2;                          // warpgroups that multiply
+constexpr int CONSUMERS = 128 * GROUPS;
+constexpr int COLUMNS = (DUAL ? 32 : 64) * MI * GROUPS;  // of C, of a tile
+constexpr int PIECES = 2 * MI;                     // rows of weights that a thread decodes
+constexpr int PITCH = COLUMNS + 8;                 // of a row of C in shared memory: eight rows share no banks
+
+constexpr int A_BYTES = N * 128;                   // a stage of activations: 64 values of k, in fp16
+constexpr int RAW_A_BYTES = 4 * 128 * 16, RAW_SFA_BYTES = 2 * 128 * 4;  // a chunk of them as it came
+constexpr int RAW_B_BYTES = PIECES * CONSUMERS * 16, RAW_SFB_BYTES = PIECES * CONSUMERS * 4;
+constexpr int AT_RAW_B = A_STAGES * A_BYTES;
+constexpr int AT_RAW_SFB = AT_RAW_B + RAW_B_STAGES * RAW_B_BYTES;
+constexpr int AT_RAW_A = AT_RAW_SFB + RAW_B_STAGES * RAW_SFB_BYTES;
+constexpr int AT_RAW_SFA = AT_RAW_A + PRODUCERS * RAW_A_STAGES * RAW_A_BYTES;
+constexpr int AT_BARRIERS = AT_RAW_SFA + PRODUCERS * RAW_A_STAGES * RAW_SFA_BYTES;
+
+struct Tile {
+  const u8 *a, *sfa, *b[2], *sfb[2];
+  u16* c;
+  int m, n, k;
+  int token, column;   // of C: where the tile begins
+  int chunk, chunks;   // of 128 values of k: the first, and how many
+};
+
+// Where the reordered scales have that of row i's block j.
+__device__ __forceinline__ u64 scale_place(int i, int j, int k) {
+  return ((u64)(i / 128) * (k / 64) + j / 4) * 512 + i % 32 * 16 + i % 128 / 32 * 4;
+}
+
+// Two e4m3 scales, times 2^7, as fp16.
+__device__ __forceinline__ u32 scale_pair(u32 two) { return multiply(halves_of_e4m3(two), 0x58005800u); }
+
+// Eight e2m1 codes, times a scale, times 2^-7, as four pairs of fp16: values (0, 4), (1, 5), (2, 6), (3, 7).
+// The code's sign, exponent and upper mantissa bit, put at fp16's, are the value times 2^-14.
+__device__ __forceinline__ void decode8(u32 codes, u32 scale, u32* pairs) {
+  u32 even = ((codes << 4) & 0x80808080u) | ((codes << 1) & 0x0e0e0e0eu);
+  u32 odd = (codes & 0x80808080u) | ((codes >> 3) & 0x0e0e0e0eu);
+  pairs[0] = multiply(__byte_perm(even, 0, 0x2404), scale);
+  pairs[1] = multiply(__byte_perm(odd, 0, 0x2404), scale);
+  pairs[2] = multiply(even & 0xff00ff00u, scale);
+  pairs[3] = multiply(odd & 0xff00ff00u, scale);
+}
+
+// Producers: a thread decodes the row of one token, a warpgroup every PRODUCERS-th chunk.
+__device__ __forceinline__ void produce(u32 base, const Tile& t) {
+  const u32 full = base + AT_BARRIERS, empty = full + 8 * A_STAGES;
+  const int group = PRODUCERS == 1 ? 0 : threadIdx.x / 128, thread = threadIdx.x % 128;
+  bool valid = thread < N && t.token + thread < t.m;
+  int token = valid ? t.token + thread : t.token;
+  int first = t.chunk + group, left = (t.chunks - group + PRODUCERS - 1) / PRODUCERS;
+  const u8* value = t.a + (u64)token * (t.k / 2) + first * 64;
+  const u8* scale = t.sfa + scale_place(token, 8 * first, t.k);
+  const u32 raw_at = base + AT_RAW_A + group * RAW_A_STAGES * RAW_A_BYTES + thread * 16;
+  const u32 codes_at = base + AT_RAW_SFA + group * RAW_A_STAGES * RAW_SFA_BYTES + thread * 4;
+  int to_fetch = left;
+  auto fetch = [&](int slot) {
+    if (to_fetch > 0) {
+      for (int i = 0; i < 4; ++i) copy16(raw_at + slot * RAW_A_BYTES + i * 128 * 16, value + i * 16, valid);
+      for (int i = 0; i < 2; ++i) copy4(codes_at + slot * RAW_SFA_BYTES + i * 128 * 4, scale + i * 512);
+      value += PRODUCERS * 64;
+      scale += PRODUCERS * 1024;
+      --to_fetch;
+    }
+    commit_copies();
+  };
+  for (int i = 0; i < RAW_A_STAGES - 1; ++i) fetch(i);
+  int slot = 0, ahead = RAW_A_STAGES - 1, stage = 2 * group;
+  u32 parity = 1;
+  for (; left > 0; --left) {
+    fetch(ahead);
+    if (++ahead == RAW_A_STAGES) ahead = 0;
+    await_copies<RAW_A_STAGES - 1>();
+    uint4 raw[4];
+    u32 scales[4];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) raw[q] = load16(raw_at + slot * RAW_A_BYTES + q * 128 * 16);
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+      u32 codes = load4(codes_at + slot * RAW_SFA_BYTES + q / 2 * 128 * 4);
+      scales[q] = scale_pair(codes >> 16 * (q % 2));
+    }
+    if (++slot == RAW_A_STAGES) slot = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      constexpr int WORDS = PRODUCERS == 2 ? 1 : 2;  // decoded together: registers are short with two producers
+#pragma unroll
+      for (int word = 0; word < 2; word += WORDS) {
+        u32 pairs[4][4 * WORDS];
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          u32 s = __byte_perm(scales[q], 0, half ? 0x3232 : 0x1010);
+          if (word == 0) decode8(half ? raw[q].z : raw[q].x, s, pairs[q]);
+          if (word + WORDS == 2) decode8(half ? raw[q].w : raw[q].y, s, pairs[q] + 4 * (WORDS - 1));
+        }
+        if (word == 0) barrier_wait(empty + 8 * (stage + half), parity);
+        u32 to = base + (stage + half) * A_BYTES + thread * 128;
+        if (thread < N) {
+#pragma unroll
+          for (int i = 0; i < 4 * WORDS; ++i)  // 128-byte swizzle
+            store16(to + (((4 * word + i) ^ (thread & 7)) * 16), pairs[0][i], pairs[1][i], pairs[2][i], pairs[3][i]);
+        }
+      }
+      if (half || !ONE_FENCE) {
+        show_to_tensor_cores();
+        __syncwarp();
+        if (thread % 32 == 0) {
+          if (ONE_FENCE) barrier_arrive(full + 8 * stage);
+          barrier_arrive(full + 8 * (stage + half));
+        }
+      }
+    }
+    stage += 2 * PRODUCERS;
+    if (stage >= A_STAGES) {
+      stage -= A_STAGES;
+      parity ^= 1;
+    }
+  }
+}
+
+// Where wgmma finds N rows of 128 swizzled bytes.
+__device__ __forceinline__ u64 descriptor(u32 address) {
+  return (u64)1 << 62 | (u64)64 << 32 | (u64)1 << 16 | (address >> 4);
+}
+
+// Consumers: a thread decodes the weights that wgmma expects in its registers.
+__device__ __forceinline__ void consume(u32 base, const Tile& t, float (&sum)[MI][N / 2]) {
+  const u32 full = base + AT_BARRIERS, empty = full + 8 * A_STAGES;
+  const int thread = threadIdx.x - 128 * PRODUCERS, group = thread / 128, warp = thread % 128 / 32, lane = thread % 32;
+  u32 value[PIECES], scale[PIECES];
+#pragma unroll
+  for (int p = 0; p < PIECES; ++p) {
+    int i = group * MI + p / 2, row = lane / 4 + (DUAL ? i * 32 + warp * 8 : i * 64 + warp * 16 + p % 2 * 8);
+    row = min(t.column + row, t.n - 1);
+    value[p] = row * (u32)(t.k / 2) + t.chunk * 64 + lane % 4 * 16;
+    scale[p] = scale_place(row, 8 * t.chunk + lane % 4 * 2, t.k);
+  }
+  const u32 raw_at = base + AT_RAW_B + thread * 16, codes_at = base + AT_RAW_SFB + thread * 4;
+  int to_fetch = t.chunks;
+  auto fetch = [&](int slot) {
+    if (to_fetch > 0) {
+#pragma unroll
+      for (int p = 0; p < PIECES; ++p) {
+        const int which = DUAL * (p % 2);
+        copy16(raw_at + slot * RAW_B_BYTES + p * CONSUMERS * 16, t.b[which] + value[p], true);
+        copy4(codes_at + slot * RAW_SFB_BYTES + p * CONSUMERS * 4, t.sfb[which] + scale[p]);
+        value[p] += 64;
+        scale[p] += 1024;
+      }
+      --to_fetch;
+    }
+    commit_copies();
+  };
+  for (int i = 0; i < RAW_B_STAGES - 1; ++i) fetch(i);
+#pragma unroll
+  for (int i = 0; i < MI; ++i)
+#pragma unroll
+    for (int j = 0; j < N / 2; ++j) sum[i][j] = 0;
+
+  // Steps of 16 values of k that are decoded together; what they became stays in registers until wgmma has read it, so
+  // there are two sets of them, and the next one is decoded while the tensor cores work on the last.
+  constexpr int STEPS = MI == 1 ? 4 : 2, PARTS = 4 / STEPS;
+  u32 operand[2][MI][4 * STEPS];
+  int slot = 0, ahead = RAW_B_STAGES - 1, stage = 0, previous = 0;
+  u32 parity = 0;
+  for (int chunk = 0; chunk < t.chunks; ++chunk) {
+    fetch(ahead);
+    if (++ahead == RAW_B_STAGES) ahead = 0;
+    await_copies<RAW_B_STAGES - 1>();
+    uint4 raw[PIECES];
+    u32 scales[PIECES];
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+      raw[p] = load16(raw_at + slot * RAW_B_BYTES + p * CONSUMERS * 16);
+      scales[p] = load4(codes_at + slot * RAW_SFB_BYTES + p * CONSUMERS * 4);
+    }
+    if (++slot == RAW_B_STAGES) slot = 0;
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) scales[p] = scale_pair(scales[p] >> 16 * (lane & 1));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part) {
+        auto& now = operand[PARTS == 1 ? half : part];
+#pragma unroll
+        for (int p = 0; p < PIECES; ++p) {
+          u32 s = __byte_perm(scales[p], 0, half ? 0x3232 : 0x1010), pairs[8];
+          if (PARTS == 1 || part == 0) decode8(half ? raw[p].z : raw[p].x, s, pairs);
+          if (PARTS == 1 || part == 1) decode8(half ? raw[p].w : raw[p].y, s, pairs + (PARTS == 1 ? 4 : 0));
+#pragma unroll
+          for (int e = 0; e < 2 * STEPS; ++e) now[p / 2][e / 2 * 4 + p % 2 + e % 2 * 2] = pairs[e];
+        }
+        if (part == 0) barrier_wait(full + 8 * stage, parity);
+        products_begin();
+        u64 b = descriptor(base + stage * A_BYTES) + 2 * STEPS * part;
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+          for (int i = 0; i < MI; ++i) wgmma(sum[i], now[i] + 4 * s, b + 2 * s);
+        products_commit();
+        products_wait<1>();
+        if (part == 0 && (half || chunk) && lane == 0) barrier_arrive(empty + 8 * previous);
+      }
+      previous = stage;
+      if (++stage == A_STAGES) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+  products_wait<0>();
+#pragma unroll
+  for (int i = 0; i < MI; ++i)
+#pragma unroll
+    for (int j = 0; j < N / 2; ++j) pin(sum[i][j]);
+}
+
+// The S blocks of a cluster have summed over S parts of k. Each ends up with N / S tokens of the whole sum: it sends
+// the others theirs, every thread to the thread of the same place, in the order of its registers.
+constexpr int SLICE = N / 8 / S;  // eights of tokens that a block ends up with
+template <int MINE>
+__device__ __forceinline__ void send(u32 base, const float (&sum)[MI][N / 2]) {
+  const int thread = threadIdx.x - 128 * PRODUCERS;
+#pragma unroll
+  for (int other = 0; other < S; ++other) {
+    if (other == MINE) continue;
+    u32 to = address_in(base + ((MINE - (MINE > other)) * SLICE * MI * CONSUMERS + thread) * 16, other);
+#pragma unroll
+    for (int i = 0; i < MI; ++i)
+#pragma unroll
+      for (int j = 0; j < SLICE; ++j)
+        store_there(to + (i * SLICE + j) * CONSUMERS * 16, sum[i] + 4 * (other * SLICE + j));
+  }
+}
+template <int MINE>
+__device__ __forceinline__ void receive(u32 base, const float (&sum)[MI][N / 2], float (&slice)[MI][N / 2 / S]) {
+  const int thread = threadIdx.x - 128 * PRODUCERS;
+#pragma unroll
+  for (int i = 0; i < MI; ++i)
+#pragma unroll
+    for (int j = 0; j < SLICE; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) slice[i][4 * j + e] = sum[i][4 * (MINE * SLICE + j) + e];
+#pragma unroll
+      for (int other = 0; other < S - 1; ++other) {
+        uint4 v = load16(base + (((other * MI + i) * SLICE + j) * CONSUMERS + thread) * 16);
+        slice[i][4 * j] += __uint_as_float(v.x);
+        slice[i][4 * j + 1] += __uint_as_float(v.y);
+        slice[i][4 * j + 2] += __uint_as_float(v.z);
+        slice[i][4 * j + 3] += __uint_as_float(v.w);
+      }
+    }
+}
+
+constexpr float UNSCALE = 16384;  // both operands were decoded to 2^-7 of what they are
+
+__device__ __forceinline__ float gated(float gate, float linear) {
+  gate *= UNSCALE;
+  return gate / (1 + __expf(-gate)) * (linear * UNSCALE);
+}
+
+// To C by way of shared memory at `at`: wgmma leaves a thread with tokens of a row of weights, and C's rows are tokens.
+template <int TOKENS>
+__device__ __forceinline__ void store_tile(u32 at, const Tile& t, int token, const float (&sum)[MI][TOKENS / 2]) {
+  const int thread = threadIdx.x - 128 * PRODUCERS, group = thread / 128, warp = thread % 128 / 32, lane = thread % 32;
+  constexpr int PER_STORE = DUAL ? 4 : 2;  // eights of tokens
+#pragma unroll
+  for (int i = 0; i < MI; ++i)
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j += PER_STORE) {
+      u32 v[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float* d = DUAL ? sum[i] + 4 * (j + e) : sum[i] + 4 * (j + e / 2) + e % 2 * 2;
+        v[e] = DUAL ? pack(gated(d[0], d[2]), gated(d[1], d[3])) : pack(d[0] * UNSCALE, d[1] * UNSCALE);
+      }
+      int row = 8 * (j + lane / (DUAL ? 8 : 16)) + lane % 8;
+      int column = DUAL ? (group * MI + i) * 32 + warp * 8 : (group * MI + i) * 64 + warp * 16 + lane / 8 % 2 * 8;
+      store_transposed(at + (row * PITCH + column) * 2, v);
+    }
+  sync_consumers();
+  constexpr int VECTORS = COLUMNS / 8;
+  for (int i = thread; i < TOKENS * VECTORS; i += CONSUMERS) {
+    int row = i / VECTORS, column = i % VECTORS * 8;
+    uint4 v = load16(at + (row * PITCH + column) * 2);
+    if (token + row < t.m && t.column + column < t.n)
+      *(uint4*)(t.c + (u64)(token + row) * t.n + t.column + column) = v;
+  }
+}
+
+__device__ __forceinline__ void run(u32 shared, const Tile& t) {
+  u32 base = (shared + 1023) & ~1023u;  // the swizzle's pattern repeats every 1024 bytes
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < A_STAGES; ++i) {
+      barrier_init(base + AT_BARRIERS + 8 * i, 4);                             // full: warps of a producer
+      barrier_init(base + AT_BARRIERS + 8 * (A_STAGES + i), CONSUMERS / 32);   // empty
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+  constexpr bool UNEVEN = MI == 2 || PRODUCERS == 2;
+  if (threadIdx.x < 128 * PRODUCERS) {
+    if constexpr (UNEVEN) fewer_registers<PRODUCERS == 2 ? 56 : 72>();
+    produce(base, t);
+    if constexpr (S > 1) {
+      cluster_sync();
+      cluster_sync();
+    }
+  } else {
+    if constexpr (UNEVEN) more_registers<PRODUCERS == 2 ? 200 : 216>();
+    float sum[MI][N / 2];
+    consume(base, t, sum);
+    if constexpr (S == 1) {
+      sync_consumers();  // shared memory is free for C
+      store_tile<N>(base, t, t.token, sum);
+    } else {
+      float slice[MI][N / 2 / S];
+      int rank = cluster_rank();
+      cluster_sync();  // and for sums
+      if (rank == 0) send<0>(base, sum);
+      if (rank == 1) send<1>(base, sum);
+      if constexpr (S > 2) {
+        if (rank == 2) send<2>(base, sum);
+        if (rank == 3) send<3>(base, sum);
+      }
+      cluster_sync();
+      if (rank == 0) receive<0>(base, sum, slice);
+      if (rank == 1) receive<1>(base, sum, slice);
+      if constexpr (S > 2) {
+        if (rank == 2) receive<2>(base, sum, slice);
+        if (rank == 3) receive<3>(base, sum, slice);
+      }
+      store_tile<N / S>(base + (S - 1) * SLICE * MI * CONSUMERS * 16, t, t.token + rank * (N / S), slice);
+    }
+  }
+}
+"""
+
+KERNEL = r"""
+extern "C" __global__ void CLUSTER __launch_bounds__(128 * PRODUCERS + 256, 1) nvfp4_dual_gemm(
+    const u8* a, const u8* b, const u8* b2, const u8* sfa, const u8* sfb, const u8* sfb2, u16* c, int m, int n, int k) {
+  extern __shared__ u8 shared[];
+  const int item = blockIdx.x / S, rank = S > 1 ? cluster_rank() : 0;
+  const int across = (n + COLUMNS - 1) / COLUMNS, all = k / 128, first = all * rank / S;
+  const Tile t = {a, sfa, {b, b2}, {sfb, sfb2}, c, m, n, k, item / across * N, item % across * COLUMNS,
+                  first, all * (rank + 1) / S - first};
+  run(shared_address(shared), t);
+}
+"""
+
+
+class Config(NamedTuple):
+    """Constants of the kernel."""
+
+    mi: int  # 64-row blocks of weights of a warpgroup; a tile has 128·mi rows
+    split: int  # blocks of a cluster, each with a part of k
+    producers: int = 1  # warpgroups that decode A
+    one_fence: int = 0  # show a whole chunk of A to the tensor cores at once, not each half of it
+    a_stages: int = 4  # of 64 values of k, decoded
+    raw_a_stages: int = 4  # of 128 values of k, as they came; for each producer
+    raw_b_stages: int = 6
+
+    @property
+    def threads(self) -> int:
+        return 128 * self.producers + 256
+
+    @property
+    def columns(self) -> int:
+        """Columns of C of a tile."""
+        return 128 * self.mi >> DUAL
+
+    @property
+    def shared_bytes(self) -> int:
+        a = self.a_stages * TOKENS * 128 + self.producers * self.raw_a_stages * 128 * (64 + 8)
+        b = self.raw_b_stages * 2 * self.mi * 256 * (16 + 4)
+        barriers = self.a_stages * 16
+        sums = (self.split - 1) * TOKENS // self.split * 128 * self.mi * 4
+        c = TOKENS // self.split * (self.columns + 8) * 2
+        return max(a + b + barriers, sums + c) + 1024
+
+    @property
+    def source(self) -> str:
+        constants = f"MI = {self.mi}, N = {TOKENS}, S = {self.split}, DUAL = {DUAL}, PRODUCERS = {self.producers}"
+        constants += f", ONE_FENCE = {self.one_fence}, A_STAGES = {self.a_stages}"
+        constants += f", RAW_A_STAGES = {self.raw_a_stages}, RAW_B_STAGES = {self.raw_b_stages}"
+        kernel = KERNEL.replace("CLUSTER", f"__cluster_dims__({self.split}, 1, 1)" if self.split > 1 else "")
+        return f"{TYPES}constexpr int {constants};\n{PRIMITIVES}{wgmma(TOKENS)}{PIPELINE}{kernel}"
+
+
+# Of mi = 2, which needs the shared memory: fewer stages.
+NARROW, WIDE = Config(1, 1), Config(2, 1, raw_a_stages=3, raw_b_stages=4)
+
+# A fit to what an H200 took, in µs: a chunk of 128 values of k, by mi; all else in the life of a block, by split; the
+# launch. Clusters of four don't fill the card: 28 of them ran at once.
+CHUNK_US, BLOCK_US, LAUNCH_US = {1: 0.98, 2: 1.45}, {1: 5.5, 2: 8.0, 4: 12.0}, 1.5
+
+
+def estimate_us(config: Config, tiles: int, chunks: float, multiprocessors: int) -> float:
+    at_once = multiprocessors * 28 // 132 * 4 if config.split == 4 else multiprocessors
+    waves = -(-tiles * config.split // at_once)
+    return waves * (-(-chunks // config.split) * CHUNK_US[config.mi] + BLOCK_US[config.split]) + LAUNCH_US
+
+
+CONFIGS = [base._replace(split=split) for base in (NARROW, WIDE) for split in (1, 2, 4)]
+
+
+@functools.cache
+def kernel(config: Config):
+    """The kernel, compiled for Hopper."""
+    compiled = torch.cuda._compile_kernel(config.source, "nvfp4_dual_gemm", compute_capability="90a")
+    compiled.set_shared_memory_config(config.shared_bytes)
+    return compiled
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def check(n: int, k: int) -> None:
+    """Raises ValueError for what the kernel can't do."""
+    if k % 128 or n % 64 or n * k >= 1 << 33:
+        raise ValueError(f"n = {n}, k = {k}: this kernel wants k in 128s, n in 64s, and B below 4 GiB")
+
+
+def plan(m: int, n: int, k: int, multiprocessors: int) -> Config:
+    def cost(config: Config) -> float:
+        return estimate_us(config, -(-m // TOKENS) * -(-n // config.columns), k / 128, multiprocessors)
+
+    return min((c for c in CONFIGS if c.split <= k // 128), key=cost)
+
+
+def launch(config: Config, a, b1, b2, sfa, sfb1, sfb2, c) -> None:
+    """a [m, k/2], b1 and b2 [n, k/2], their reordered scales, c [m, n]; all contiguous but for the scales' order."""
+    (m, n), k = c.shape, 2 * a.shape[1]
+    blocks = -(-m // TOKENS) * -(-n // config.columns) * config.split
+    arguments = [a, b1, b2, sfa, sfb1, sfb2, c, m, n, k]
+    kernel(config)((blocks, 1, 1), (config.threads, 1, 1), arguments, shared_mem=config.shared_bytes)
+
+
+def custom_kernel(data: input_t) -> output_t:
+    a, b1, b2, _, _, _, sfa, sfb1, sfb2, c = data
+    m, n, batch = c.shape
+    k = 2 * a.shape[1]
+    check(n, k)
+    config = plan(m, n, k, multiprocessors(c.device))
+    for i in range(batch):
+        launch(config, *(x[..., i] for x in (a, b1, b2, sfa, sfb1, sfb2, c)))
+    return c

@@ -1,0 +1,308 @@
+// A Hopper cluster on the CPU, enough of one to run the NVFP4 kernels: takes the place of their PRIMITIVES.
+//
+// A thread of the kernel is a fiber; fibers take turns where they wait. When asked to be `lazy`, what is asynchronous on
+// the card (copies to shared memory, products of the tensor cores) happens at the last moment that a wait allows, and
+// otherwise at the first, so that a missing wait, or a buffer given back too early, shows in one of the two. What needs
+// no emulation does nothing: fences, numbers of registers. Shared memory starts full of fp16 NaNs.
+#include <csetjmp>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+#include <ucontext.h>
+
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __shared__
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+
+struct uint4 { u32 x, y, z, w; };
+
+namespace emulator {
+struct Product { float* d; int tokens; const u32* a; u64 b; };
+struct Copy { u8* to; const u8* from; int bytes; bool valid; };
+struct Rendezvous { int waiting = 0; u64 round = 0; };
+
+struct Fiber {
+  ucontext_t context;
+  jmp_buf jump;
+  std::unique_ptr<char[]> stack;
+  bool started = false, done = false;
+  u32 thread, block, rank;
+  std::vector<Copy> copies;
+  std::deque<std::vector<Copy>> copy_groups;
+  std::vector<Product> products;
+  std::deque<std::vector<Product>> product_groups;
+  u32 to;           // of a store by the whole warp
+  const u32* halves;
+};
+
+constexpr u32 START = 512;  // of dynamic shared memory: as little aligned as the hardware might have it
+inline std::vector<Fiber> fibers;
+inline std::vector<std::vector<u8>> memory;     // of each block
+inline std::vector<std::vector<Rendezvous>> warps;
+inline std::vector<Rendezvous> consumers, blocks;
+inline Rendezvous cluster;
+inline Fiber* self;
+inline jmp_buf scheduler;
+inline u64 progress;
+inline u32 threads, split;
+inline bool lazy, out_of_bounds;
+inline std::function<void()> kernel;
+
+inline void yield() {
+  if (!_setjmp(self->jump)) _longjmp(scheduler, 1);
+}
+template <class Condition>
+void until(Condition condition) {
+  while (!condition()) yield();
+  ++progress;
+}
+// Returns true to the last to come, after which the others go on; `last` is what it does before.
+template <class Last>
+void meet(Rendezvous& r, int count, Last last) {
+  u64 round = r.round;
+  if (++r.waiting == count) {
+    last();
+    r.waiting = 0;
+    ++r.round;
+    ++progress;
+  } else {
+    until([&] { return r.round != round; });
+  }
+}
+inline u8* at(u32 address, u32 rank, u32 bytes) {
+  std::vector<u8>& m = memory[rank];
+  if (address < START || address % (bytes < 16 ? bytes : 16) || address - START + bytes > m.size() - START) {
+    out_of_bounds = true;
+    return m.data();
+  }
+  return m.data() + address;
+}
+inline Fiber* lane(int i) { return &fibers[self->rank * threads + self->thread / 32 * 32 + i]; }
+template <class Last>
+void warp_meets(Last last) { meet(warps[self->rank][self->thread / 32], 32, last); }
+
+inline float from_half(u16 h) {
+  _Float16 x;
+  std::memcpy(&x, &h, 2);
+  return (float)x;
+}
+inline u16 to_half(float f) {
+  _Float16 x = (_Float16)f;
+  u16 h;
+  std::memcpy(&h, &x, 2);
+  return h;
+}
+inline void perform(const Copy& c) {
+  if (c.valid) std::memcpy(c.to, c.from, c.bytes);
+  else std::memset(c.to, 0, c.bytes);
+}
+// One product of all lanes of a warp: 16 rows of the 64.
+inline void perform_products(const std::vector<Product>& mine, int index) {
+  float a[16][16];
+  for (int l = 0; l < 32; ++l) {
+    const u32* r = lane(l)->product_groups.front()[index].a;
+    for (int e = 0; e < 8; ++e) {
+      int row = l / 4 + e / 2 % 2 * 8, k = l % 4 * 2 + e % 2 + e / 4 * 8;
+      a[row][k] = from_half((u16)(r[e / 2] >> 16 * (e % 2)));
+    }
+  }
+  u64 b = mine[index].b;
+  int tokens = mine[index].tokens;
+  u32 start = (u32)(b & 0x3fff) << 4, stride = (u32)(b >> 32 & 0x3fff) << 4;
+  if (b >> 62 != 1) out_of_bounds = true;  // not the 128-byte swizzle
+  for (int n = 0; n < tokens; ++n) {
+    float column[16];
+    for (int k = 0; k < 16; ++k) {
+      u32 address = start + n / 8 * stride + n % 8 * 128 + 2 * k;
+      u16 h;
+      std::memcpy(&h, at(address ^ ((address >> 7 & 7) << 4), self->rank, 2), 2);
+      column[k] = from_half(h);
+    }
+    for (int row = 0; row < 16; ++row) {
+      float* d = lane(row % 8 * 4 + n % 8 / 2)->product_groups.front()[index].d + n / 8 * 4 + row / 8 * 2 + n % 2;
+      for (int k = 0; k < 16; ++k) *d += a[row][k] * column[k];
+    }
+  }
+}
+inline void finish_products(int left) {
+  warp_meets([&] {
+    while ((int)self->product_groups.size() > left) {
+      for (int i = 0; i < (int)self->product_groups.front().size(); ++i)
+        perform_products(self->product_groups.front(), i);
+      for (int l = 0; l < 32; ++l) lane(l)->product_groups.pop_front();
+    }
+  });
+}
+
+struct Index { u32 x; };
+inline Index thread_index() { return {self->thread}; }
+inline Index block_index() { return {self->block}; }
+inline void start() {
+  kernel();
+  self->done = true;
+  ++progress;
+  _longjmp(scheduler, 1);
+}
+// 0, or what went wrong: 1 deadlock, 2 shared memory out of bounds or misaligned.
+inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_, std::function<void()> kernel_) {
+  threads = threads_, split = split_, lazy = lazy_, kernel = kernel_, out_of_bounds = false;
+  for (int first = 0; first < grid; first += split) {
+    fibers.clear();
+    fibers.resize(split * threads);
+    memory.assign(split, std::vector<u8>(START + shared_bytes, 0xff));
+    warps.assign(split, std::vector<Rendezvous>(threads / 32));
+    consumers.assign(split, {});
+    blocks.assign(split, {});
+    cluster = {};
+    for (u32 i = 0; i < fibers.size(); ++i) {
+      Fiber& f = fibers[i];
+      f.thread = i % threads, f.rank = i / threads, f.block = first + f.rank;
+      f.stack.reset(new char[1 << 16]);
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.get();
+      f.context.uc_stack.ss_size = 1 << 16;
+      makecontext(&f.context, start, 0);
+    }
+    for (bool alive = true; alive;) {
+      u64 before = progress;
+      alive = false;
+      for (Fiber& f : fibers) {
+        if (f.done) continue;
+        alive = true;
+        self = &f;
+        if (!_setjmp(scheduler)) {
+          if (f.started) _longjmp(f.jump, 1);
+          f.started = true;
+          setcontext(&f.context);
+        }
+      }
+      if (alive && progress == before) return 1;
+    }
+    if (out_of_bounds) return 2;
+  }
+  return 0;
+}
+}  // namespace emulator
+
+inline u8 shared[1];
+#define threadIdx emulator::thread_index()
+#define blockIdx emulator::block_index()
+
+inline int min(int a, int b) { return a < b ? a : b; }
+inline float __expf(float x) { return std::exp(x); }
+inline float __uint_as_float(u32 x) {
+  float f;
+  std::memcpy(&f, &x, 4);
+  return f;
+}
+inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
+  u64 bytes = (u64)b << 32 | a;
+  u32 d = 0;
+  for (int i = 0; i < 4; ++i) d |= (u32)(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return d;
+}
+inline void __syncwarp() { emulator::warp_meets([] {}); }
+inline void __syncthreads() { emulator::meet(emulator::blocks[emulator::self->rank], emulator::threads, [] {}); }
+
+inline u32 shared_address(const void*) { return emulator::START; }
+inline void copy(u32 to, const u8* from, int bytes, bool valid) {
+  emulator::Copy c{emulator::at(to, emulator::self->rank, bytes), from, bytes, valid};
+  if (emulator::lazy) emulator::self->copies.push_back(c);
+  else emulator::perform(c);
+}
+inline void copy16(u32 to, const u8* from, bool valid) { copy(to, from, 16, valid); }
+inline void copy4(u32 to, const u8* from) { copy(to, from, 4, true); }
+inline void commit_copies() {
+  emulator::self->copy_groups.push_back(std::move(emulator::self->copies));
+  emulator::self->copies.clear();
+}
+template <int LEFT>
+void await_copies() {
+  auto& groups = emulator::self->copy_groups;
+  for (; groups.size() > LEFT; groups.pop_front())
+    for (auto& c : groups.front()) emulator::perform(c);
+}
+inline uint4 load16(u32 from) {
+  uint4 v;
+  std::memcpy(&v, emulator::at(from, emulator::self->rank, 16), 16);
+  return v;
+}
+inline u32 load4(u32 from) {
+  u32 v;
+  std::memcpy(&v, emulator::at(from, emulator::self->rank, 4), 4);
+  return v;
+}
+inline void store16(u32 to, u32 x, u32 y, u32 z, u32 w) {
+  uint4 v{x, y, z, w};
+  std::memcpy(emulator::at(to, emulator::self->rank, 16), &v, 16);
+}
+// Arrivals that are expected, arrivals that are pending, and the parity of the phase, in the barrier's eight bytes.
+inline void barrier_init(u32 barrier, u32 count) {
+  u16 words[4] = {(u16)count, (u16)count, 0, 0};
+  std::memcpy(emulator::at(barrier, emulator::self->rank, 8), words, 8);
+}
+inline void barriers_ready() {}
+inline void barrier_arrive(u32 barrier) {
+  u16* words = (u16*)emulator::at(barrier, emulator::self->rank, 8);
+  if (--words[1] == 0) words[1] = words[0], words[2] ^= 1;
+  ++emulator::progress;
+}
+inline void barrier_wait(u32 barrier, u32 parity) {
+  u16* words = (u16*)emulator::at(barrier, emulator::self->rank, 8);
+  emulator::until([&] { return words[2] != parity; });
+}
+inline void show_to_tensor_cores() {}
+inline void sync_consumers() { emulator::meet(emulator::consumers[emulator::self->rank], 256, [] {}); }
+inline u32 cluster_rank() { return emulator::self->rank; }
+inline void cluster_sync() { emulator::meet(emulator::cluster, emulator::split * emulator::threads, [] {}); }
+inline u32 address_in(u32 address, int rank) { return address | rank << 24; }
+inline void store_there(u32 to, const float* v) { std::memcpy(emulator::at(to & 0xffffff, to >> 24, 16), v, 16); }
+inline void store_transposed(u32 to, const u32* v) {
+  emulator::self->to = to;
+  emulator::self->halves = v;
+  emulator::warp_meets([] {
+    for (int matrix = 0; matrix < 4; ++matrix)
+      for (int row = 0; row < 8; ++row) {
+        u16* there = (u16*)emulator::at(emulator::lane(8 * matrix + row)->to, emulator::self->rank, 16);
+        for (int i = 0; i < 8; ++i)
+          there[i] = (u16)(emulator::lane(4 * i + row / 2)->halves[matrix] >> 16 * (row % 2));
+      }
+  });
+}
+inline void products_begin() {}
+template <int COUNT>
+void wgmma(float (&d)[COUNT], const u32* a, u64 b) { emulator::self->products.push_back({d, 2 * COUNT, a, b}); }
+template <int LEFT>
+void products_wait() { emulator::finish_products(LEFT); }
+inline void products_commit() {
+  emulator::self->product_groups.push_back(std::move(emulator::self->products));
+  emulator::self->products.clear();
+  if (!emulator::lazy) emulator::finish_products(0);
+}
+inline void pin(float&) {}
+template <int COUNT>
+void fewer_registers() {}
+template <int COUNT>
+void more_registers() {}
+inline u32 multiply(u32 a, u32 b) {
+  using namespace emulator;
+  u16 low = to_half(from_half((u16)a) * from_half((u16)b)), high = to_half(from_half(a >> 16) * from_half(b >> 16));
+  return low | (u32)high << 16;
+}
+inline u32 pack(float low, float high) { return emulator::to_half(low) | (u32)emulator::to_half(high) << 16; }
+inline u32 halves_of_e4m3(u32 two) {
+  u32 d = 0;
+  for (int i = 0; i < 2; ++i) {
+    int code = two >> 8 * i & 0xff, exponent = code >> 3 & 15, mantissa = code & 7;
+    float x = exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp((float)mantissa, -9);
+    if ((code & 0x7f) == 0x7f) x = NAN;
+    d |= (u32)emulator::to_half(code & 0x80 ? -x : x) << 16 * i;
+  }
+  return d;
+}
