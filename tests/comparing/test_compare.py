@@ -1,0 +1,119 @@
+"""`harness compare` as a user runs it, on real workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.store import Store
+
+FAST = """#!POPCORN leaderboard vectoradd
+def custom_kernel(data):
+    return data[0] + data[1]
+"""
+SLOW = """#!POPCORN leaderboard vectoradd
+import torch
+def custom_kernel(data):
+    for _ in range(40):
+        out = data[0] + data[1]
+    return out
+"""
+WRONG = FAST.replace("+", "-")
+CPU_ONLY = pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a CUDA device")
+
+
+def harness(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=False,
+    )
+
+
+def write(home: Path, **sources: str) -> dict[str, str]:
+    files = {}
+    for name, source in sources.items():
+        (home / f"{name}.py").write_text(source)
+        files[name] = str(home / f"{name}.py")
+    return files
+
+
+@pytest.mark.slow
+def test_a_file_against_a_submission(home: Path) -> None:
+    """Readings are real: forty additions take many times one. A verdict is asked of no machine that may be busy, but
+    where there is one it must be the right one."""
+    files = write(home, slow=SLOW)
+    with Store.open() as store:
+        store.add_submission("vectoradd", "ada", "fast.py", FAST)
+    done = harness("compare", "1", files["slow"], "--case", "1", "--grid", "cpu", "--budget", "0", "--json")
+    assert done.returncode in (0, 3), done.stderr
+    document = json.loads(done.stdout)
+    assert (document["leaderboard"], document["a"]["id"], document["b"]["id"]) == ("vectoradd", 1, None)
+    (case,) = document["cases"]
+    assert (case["index"], case["status"], case["units"]) == (1, "passed", 8)
+    assert len(case["null_readings_ns"]) == len(case["readings_ns"]) == 8
+    assert all(len(unit) == 4 and min(unit) > 0 for unit in case["readings_ns"])
+    ratios = sorted((b1 + b2) / (a1 + a2) for a1, b1, b2, a2 in case["readings_ns"])
+    assert ratios[4] > 3
+    assert case["verdict"] in ("slower", None)
+    assert (case["ratio"] is None) == (case["verdict"] is None)
+    assert document["verdict"] == case["verdict"]
+    assert (done.returncode == 3) == (case["verdict"] is None)
+    assert "case 1 (size: 1048576)" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_wrong_side_is_named_and_the_other_cases_run(home: Path) -> None:
+    files = write(home, fast=FAST, wrong=WRONG)
+    done = harness("compare", files["fast"], files["wrong"], "--grid", "cpu", "--budget", "0")
+    assert done.returncode == 1
+    assert len(re.findall(r"case \d, B: failed", done.stdout)) == 2
+    assert "wrong_answer" in done.stdout
+    assert "No verdict on the score: not every case ran on both sides." in done.stdout
+    assert "Traceback" not in done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_boards_are_not_mixed(home: Path) -> None:
+    files = write(home, a=FAST, b=FAST.replace("vectoradd", "softmax"), none="def custom_kernel(data): pass\n")
+    mixed = harness("compare", files["a"], files["b"])
+    assert mixed.returncode == 2
+    assert "times of different boards are not compared: a.py is for vectoradd, b.py is for softmax" in mixed.stderr
+    contrary = harness("compare", files["a"], files["none"], "--leaderboard", "softmax")
+    assert contrary.returncode == 2
+    assert "--leaderboard is for softmax" in contrary.stderr
+    nameless = harness("compare", files["none"], files["none"])
+    assert nameless.returncode == 2
+    assert "neither file names a board" in nameless.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["99", "FILE"], "there is no submission 99"),
+        (["FILE", "nothing.py"], "can't be read"),
+        (["FILE", "FILE", "--case", "7", "--grid", "cpu"], "there is no case 7"),
+    ],
+)
+def test_what_can_not_be_compared(home: Path, arguments: list[str], message: str) -> None:
+    files = write(home, fast=FAST)
+    done = harness("compare", *[files["fast"] if word == "FILE" else word for word in arguments])
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+@CPU_ONLY
+def test_interpreted_kernels_are_not_compared(home: Path) -> None:
+    files = write(home, fast=FAST, triton=f"{FAST}import triton\n")
+    done = harness("compare", files["fast"], files["triton"])
+    assert done.returncode == 3
+    assert "interpreter" in done.stderr
