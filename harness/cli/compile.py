@@ -27,7 +27,9 @@ _CUDA_ENDINGS = (".cu", ".cuh", ".cpp")
 
 @click.command("compile")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--board", "--leaderboard", "board_name", metavar="BOARD", help="Whose cases to follow; else the header's.")
+@click.option(
+    "--board", "--leaderboard", "board_name", metavar="BOARD", help="Whose cases to follow; else the header's."
+)
 @click.option("--case", "cases", type=int, multiple=True, metavar="I", help="Only this case; may be repeated.")
 @click.option("--tests", is_flag=True, help="Follow the cases of the tests grid instead of the benchmarks.")
 @click.option(
@@ -35,10 +37,14 @@ _CUDA_ENDINGS = (".cu", ".cuh", ".cpp")
     metavar="ARCH[,ARCH]",
     help=f"Among {', '.join(ARCHITECTURES)}. Default: those of the header's GPUs, else {DEFAULT_ARCHITECTURE}.",
 )
-@click.option("--ptx", "ptx_folder", type=click.Path(path_type=Path), metavar="DIR", help="Write every kernel's PTX there.")
+@click.option(
+    "--ptx", "ptx_folder", type=click.Path(path_type=Path), metavar="DIR", help="Write every kernel's PTX there."
+)
 @click.option("--sass", "sass_folder", type=click.Path(path_type=Path), metavar="DIR", help="And its disassembly.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=CASE_TIMEOUT_S, metavar="S", show_default=True,
-              help="Most seconds that one case may take.")  # fmt: skip
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=CASE_TIMEOUT_S, metavar="S", show_default=True,
+    help="Most seconds that one case may take.",
+)  # fmt: skip
 @click.option("--no-cache", is_flag=True, help="Compile again what is known.")
 @click.option(
     "--isolation",
@@ -92,7 +98,9 @@ def compile_command(
         beside=file.absolute().parent if board is None else None,
     )
     if board is None and cases:
-        raise RequestError("a CUDA file without a board has no cases", where="--case", hint="Name the board with --board.")
+        raise RequestError(
+            "a CUDA file without a board has no cases", where="--case", hint="Name the board with --board."
+        )
     compiled = compile_file(
         request, cache_folder=home() / "compiled", progress=lambda text: click.echo(f"  {text}", err=True)
     )
@@ -128,7 +136,9 @@ def _board(file: Path, option: str | None, directives: Directives) -> Board | No
         return None
     read_submission(file, board.language)
     if board.multi_gpu:
-        raise MachineError(f"board '{board.name}' runs on several GPUs at once; compile mode has one make-believe device")
+        raise MachineError(
+            f"board '{board.name}' runs on several GPUs at once; compile mode has one make-believe device"
+        )
     return board
 
 
@@ -169,5 +179,3 @@ def _exit_status(compiled: Sequence[Compiled]) -> int:
         return ExitStatus.PASSED
     only_none = all(problem.kind is ProblemKind.NO_KERNELS for problem in problems)
     return ExitStatus.BAD_REQUEST if only_none else ExitStatus.MACHINE_CANNOT
-
-

@@ -11,6 +11,7 @@ from harness.compiling.record import Compilation, CompileStatus, Kernel, Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 DETAILS_SHOWN = 8
 """Kernels up to which each one's specialisation and instruction mix are shown unasked."""
@@ -20,7 +21,11 @@ _STATUS_STYLE = {
     CompileStatus.FAILED: "bold red",
     CompileStatus.NOT_FOLLOWED: "bold yellow",
 }
-_STATUS_WORDS = {CompileStatus.COMPILED: "COMPILED", CompileStatus.FAILED: "FAILED", CompileStatus.NOT_FOLLOWED: "NOT FOLLOWED"}
+_STATUS_WORDS = {
+    CompileStatus.COMPILED: "COMPILED",
+    CompileStatus.FAILED: "FAILED",
+    CompileStatus.NOT_FOLLOWED: "NOT FOLLOWED",
+}
 _KIND_WORDS = {
     ProblemKind.COMPILE_ERROR: "does not compile",
     ProblemKind.OVER_LIMIT: "over a limit",
@@ -55,7 +60,7 @@ def render_compilation(console: Console, compilation: Compilation, *, verbose: b
     console.print()
 
 
-def _table(compilation: Compilation) -> object:
+def _table(compilation: Compilation) -> Table:
     from rich.text import Text
 
     table = plain_table()
@@ -64,10 +69,12 @@ def _table(compilation: Compilation) -> object:
     shown = [column for column in columns if column != "tmem" or tensor_memory]
     for column in shown:
         left = column in ("kernel", "limited by")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "kernel" and column != "limited by")
+        table.add_column(
+            column, justify="left" if left else "right", no_wrap=column != "kernel" and column != "limited by"
+        )
     for number, kernel in enumerate(compilation.kernels):
         r = kernel.resources
-        cells = {
+        cells: dict[str, Text | str] = {
             "#": str(number),
             "kernel": Text(printable(kernel.name) + (" *" if kernel.autotuned else "")),
             "regs": str(r.registers),
@@ -76,7 +83,9 @@ def _table(compilation: Compilation) -> object:
             "tmem": str(r.tensor_memory_columns),
             "threads": _threads(kernel),
             "occupancy": _occupancy(kernel),
-            "limited by": Text(", ".join(kernel.occupancy.limiters) if kernel.occupancy else "the block's size is not known"),
+            "limited by": Text(
+                ", ".join(kernel.occupancy.limiters) if kernel.occupancy else "the block's size is not known"
+            ),
         }
         table.add_row(*[cells[column] for column in shown])
     return table
@@ -103,9 +112,8 @@ def _occupancy(kernel: Kernel) -> str:
 def _write_details(console: Console, number: int, kernel: Kernel) -> None:
     source = f" · {kernel.source}" if kernel.source else ""
     cases = f" · cases {format_indices(kernel.cases)}" if kernel.cases else ""
-    launches = f" · {kernel.launches} launch{'' if kernel.launches == 1 else 'es'}" if kernel.launches else " · not launched"
     if kernel.cases and not kernel.autotuned:
-        cases += launches
+        cases += f" · {kernel.launches} launches" if kernel.launches else " · not launched"
     head = f"{number} {kernel.dsl.value}{source}{cases} · {kernel.code_bytes:,} B of code · {kernel.compile_s:.2f} s"
     write(console, printable(head), style="dim")
     if kernel.specialisation:
@@ -122,11 +130,11 @@ def _write_problems(console: Console, compilation: Compilation) -> None:
     met: dict[tuple[object, ...], tuple[Problem, list[int]]] = {}
     for index, problems in [(-1, compilation.problems), *((case.index, case.problems) for case in compilation.cases)]:
         for problem in problems:
-            key = (problem.kind, problem.message, problem.source, problem.survived)
+            key: tuple[object, ...] = (problem.kind, problem.message, problem.source, problem.survived)
             met.setdefault(key, (problem, []))[1].append(index)
     for kernel in compilation.kernels:
         for problem in kernel.problems:
-            key = (problem.kind, kernel.name, problem.message, problem.survived)
+            key = (problem.kind, problem.message, problem.source, problem.survived, kernel.name)
             met.setdefault(key, (problem, []))
     for problem, indices in met.values():
         where = f"{problem.source}: " if problem.source else ""

@@ -208,7 +208,8 @@ def assembled_again(ptx: str, architecture: Architecture, options: tuple[str, ..
         with tempfile.TemporaryDirectory(prefix="ptxas-") as folder:
             source = Path(folder) / "kernel.ptx"
             source.write_text(ptx)
-            command = [program, "-v", *options, f"--gpu-name={architecture.name}", source, "-o", Path(folder) / "out"]
+            output = Path(folder) / "out"
+            command = [str(program), "-v", *options, f"--gpu-name={architecture.name}", str(source), "-o", str(output)]
             run = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
     except (ToolMissingError, subprocess.SubprocessError, OSError):
         return {}

@@ -103,25 +103,29 @@ def compare_compilations(old: Compilation, new: Compilation) -> CompilationChang
     if {case.index for case in old.cases} != {case.index for case in new.cases}:
         notes.append("different cases were followed")
     pairs = _paired(old.kernels, new.kernels)
-    kernels = tuple(KernelChange((b or a).name, a, b, _changes(a, b)) for a, b in pairs if a is not None or b is not None)  # type: ignore[union-attr]
+    kernels = tuple(KernelChange(name, a, b, _changes(a, b)) for name, a, b in pairs)
     return CompilationChange(new.architecture, kernels, notes=tuple(notes))
 
 
-def _paired(old: Sequence[Kernel], new: Sequence[Kernel]) -> list[tuple[Kernel | None, Kernel | None]]:
+def _paired(old: Sequence[Kernel], new: Sequence[Kernel]) -> list[tuple[str, Kernel | None, Kernel | None]]:
     left = list(old)
     partner: dict[int, Kernel] = {}
-    for same in (lambda a, b: a.specialisation == b.specialisation, lambda a, b: True):
+    for exactly in (True, False):
         for position, kernel in enumerate(new):
             if position in partner:
                 continue
-            found = next((a for a in left if a.name == kernel.name and a.dsl == kernel.dsl and same(a, kernel)), None)
+            found = next((each for each in left if _match(each, kernel, exactly)), None)
             if found is not None:
                 left.remove(found)
                 partner[position] = found
-    pairs: list[tuple[Kernel | None, Kernel | None]] = [
-        (partner.get(position), kernel) for position, kernel in enumerate(new)
-    ]
-    return pairs + [(kernel, None) for kernel in left]
+    pairs: list[tuple[str, Kernel | None, Kernel | None]] = []
+    pairs += [(kernel.name, partner.get(position), kernel) for position, kernel in enumerate(new)]
+    return pairs + [(kernel.name, kernel, None) for kernel in left]
+
+
+def _match(old: Kernel, new: Kernel, exactly: bool) -> bool:
+    same = old.name == new.name and old.dsl == new.dsl
+    return same and (not exactly or old.specialisation == new.specialisation)
 
 
 def _changes(old: Kernel | None, new: Kernel | None) -> tuple[ResourceChange, ...]:

@@ -35,7 +35,7 @@ from harness.sandbox import best_level
 
 LOOKED_FOR = "Triton, Gluon and Helion kernels, CuTe DSL, load_inline and load, torch.cuda._compile_kernel"
 PRELOADED = {"triton": r"\b(?:triton|helion)\b"}
-"""Packages that every worker of a file would import, by the words that give them away: imported once, before the fork."""
+"""Packages that every worker of a file would import, by the words that give them away: imported once, before a fork."""
 _HEADERS = (".h", ".hpp", ".cuh", ".inc")
 _MOST_HEADERS = 200
 
@@ -145,7 +145,9 @@ class _Part:
 class _Jobs:
     """Makes workers' requests, and reads what they leave."""
 
-    def __init__(self, request: CompileRequest, workplace: Workplace, progress: Callable[[str], None], base: Path) -> None:
+    def __init__(
+        self, request: CompileRequest, workplace: Workplace, progress: Callable[[str], None], base: Path
+    ) -> None:
         self._request, self._workplace, self._progress, self._base = request, workplace, progress, base
         self._code = make_folder(base / "code")
         self._message: dict[str, Any] = {}
@@ -161,7 +163,8 @@ class _Jobs:
             (self._code / request.file_name).write_text(request.source)
             for path in _headers(request.beside):
                 shutil.copy(path, self._code / path.name)
-            sources, shown = (request.file_name,), {}
+            sources: tuple[str, ...] = (request.file_name,)
+            shown: dict[str, str] = {}
         else:
             write_task_files(board, self._code, request.source)
             own = submission_file(board)
@@ -247,11 +250,9 @@ class _Jobs:
             )
         except WorkerFault as fault:
             problem = _cut_short(fault, news)
-            spec = next((spec for index, spec in cases if index == news.get("case")), None)
-            if spec is None:
-                part.problems.append(problem)
-            else:
-                part.cases.append(CompiledCase(news["case"], spec, (problem,)))
+            met = [CompiledCase(index, spec, (problem,)) for index, spec in cases if index == news.get("case")]
+            part.cases += met
+            part.problems += [] if met else [problem]
         self._read(out, part)
         return part
 
@@ -296,36 +297,37 @@ def _merged(request: CompileRequest, architecture: str, parts: list[_Part], seco
     for kernel in (kernel for part in parts for kernel in part.kernels):
         key = (kernel.name, kernel.dsl, kernel.specialisation, kernel.sha256, kernel.resources)
         known = kernels.get(key)
-        if known is not None:
-            cases = tuple(sorted({*known.cases, *kernel.cases}))
-            kernel = replace(
-                known,
-                cases=cases,
-                launches=known.launches + kernel.launches,
-                autotuned=known.autotuned and kernel.autotuned,
-            )
-        kernels[key] = kernel
+        kernels[key] = kernel if known is None else _joined(known, kernel)
     ordered = sorted(kernels.values(), key=lambda each: (each.cases, each.name, each.specialisation))
-    cases = sorted((case for part in parts for case in part.cases), key=lambda case: case.index)
+    cases = tuple(sorted((case for part in parts for case in part.cases), key=lambda case: case.index))
     problems = list(dict.fromkeys(problem for part in parts for problem in part.problems))
-    if not ordered and not any(problem.kind is not ProblemKind.GUESS for problem in [
-        *problems, *(problem for case in cases for problem in case.problems)
-    ]):
+    told = [*problems, *(problem for case in cases for problem in case.problems)]
+    if not ordered and all(problem.kind is ProblemKind.GUESS for problem in told):
         problems.append(Problem(ProblemKind.NO_KERNELS, f"no kernels found; looked for {_looked_for(request)}"))
     used = {name for kernel in ordered for name in kernel.files.values()}
-    artefacts = {name: content for part in parts for name, content in part.artefacts.items() if name in used}
     compilation = Compilation(
         file_name=request.file_name,
         source_sha256=hashlib.sha256(request.source.encode()).hexdigest(),
         leaderboard=request.board.name if request.board is not None else None,
         architecture=architecture,
         kernels=tuple(ordered),
-        cases=tuple(cases),
+        cases=cases,
         problems=tuple(problems),
         versions=versions(),
         seconds=round(seconds, 3),
     )
+    artefacts = {name: content for part in parts for name, content in part.artefacts.items() if name in used}
     return Compiled(compilation, artefacts)
+
+
+def _joined(one: Kernel, other: Kernel) -> Kernel:
+    """The same kernel as two workers met it."""
+    return replace(
+        one,
+        cases=tuple(sorted({*one.cases, *other.cases})),
+        launches=one.launches + other.launches,
+        autotuned=one.autotuned and other.autotuned,
+    )
 
 
 def _looked_for(request: CompileRequest) -> str:
@@ -344,5 +346,7 @@ def _headers(folder: Path | None) -> list[Path]:
         return []
     found = sorted(path for path in folder.iterdir() if path.suffix in _HEADERS and path.is_file())
     if len(found) > _MOST_HEADERS:
-        raise RequestError(f"{len(found)} headers beside the file", where=str(folder), allowed=f"at most {_MOST_HEADERS}")
+        raise RequestError(
+            f"{len(found)} headers beside the file", where=str(folder), allowed=f"at most {_MOST_HEADERS}"
+        )
     return found

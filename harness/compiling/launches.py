@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_LAUNCH = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*(?:<[^<>;(){}]*(?:<[^<>]*>[^<>]*)*>)?\s*<<<(?P<args>.*?)>>>", re.DOTALL)
+_LAUNCH = re.compile(
+    r"\b(?P<name>[A-Za-z_]\w*)\s*(?:<[^<>;(){}]*(?:<[^<>]*>[^<>]*)*>)?\s*<<<(?P<args>.*?)>>>", re.DOTALL
+)
 _CONSTANT = re.compile(
     r"(?:#\s*define\s+(?P<macro>\w+)\s+\(?\s*(?P<mvalue>\d+)\s*\)?\s*$)"
     r"|(?:\b(?:constexpr|const)\b[\w\s:]*?\b(?P<const>\w+)\s*(?:=|\{)\s*(?P<cvalue>[\w\s*+/()-]+?)\s*[;}])",

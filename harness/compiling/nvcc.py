@@ -14,7 +14,9 @@ from harness.compiling.tools import find_tool
 
 TIMEOUT_S = 600.0
 _ARCH_OPTION = re.compile(r"(?:-gencode|--generate-code|-arch|--gpu-architecture|-code|--gpu-code)(=.*)?$")
-_ERROR = re.compile(r"^(?P<file>[^\s(:][^(:]*)(?:\((?P<line>\d+)\)|:(?P<line2>\d+)(?::\d+)?): (?:fatal )?error\s*:? (?P<text>.*)$")
+_ERROR = re.compile(
+    r"^(?P<file>[^\s(:][^(:]*)(?:\((?P<line>\d+)\)|:(?P<line2>\d+)(?::\d+)?): (?:fatal )?error\s*:? (?P<text>.*)$"
+)
 _PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
 _MISSING_HEADER = re.compile(r"fatal error: (?P<name>\S+): No such file|cannot open source file \"(?P<name2>[^\"]+)\"")
 
@@ -71,7 +73,9 @@ def compile_cuda(
         command += ["-Xptxas", "-v", "--keep", "--keep-dir", folder, *(f"-I{path}" for path in include_dirs)]
         command += [*without_architecture(options), str(source), "-o", str(output)]
         try:
-            run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, cwd=folder)
+            run = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=timeout_s, cwd=folder
+            )
         except subprocess.TimeoutExpired:
             raise CudaCompileError((CudaError(f"nvcc took longer than {timeout_s:.0f} s"),), "") from None
         log = run.stderr + run.stdout

@@ -185,7 +185,9 @@ class Collector:
             if path.suffix not in (".py", ".cu", ".cuh", ".h", ".cpp"):
                 continue
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            found += [SourceLine(self.shown(str(path)) or path.name, i) for i, l in enumerate(lines, 1) if wanted in l]
+            found += [
+                SourceLine(self.shown(str(path)) or path.name, i) for i, line in enumerate(lines, 1) if wanted in line
+            ]
         return found[0] if len(found) == 1 else None
 
 

@@ -90,7 +90,9 @@ class Event:
 
     cuda_event = 1
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+    ) -> None:
         self.device = DEVICE
 
     def record(self, stream: Any = None) -> None:
@@ -140,8 +142,6 @@ class _Context:
 
     def __exit__(self, *exc: object) -> None:
         pass
-
-
 
 
 _Generator = torch.Generator
@@ -207,20 +207,36 @@ def install(collector: Collector) -> None:
         "manual_seed_all": lambda seed: torch.random.default_generator.manual_seed(seed),
         "initial_seed": lambda: torch.random.default_generator.initial_seed(),
     }
-    for name in (
-        "init _lazy_init _lazy_call set_device synchronize empty_cache ipc_collect set_stream reset_peak_memory_stats "
-        "reset_max_memory_allocated reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode"
-    ).split():
+    for name in [
+        "init",
+        "_lazy_init",
+        "_lazy_call",
+        "set_device",
+        "synchronize",
+        "empty_cache",
+        "ipc_collect",
+        "set_stream",
+        "reset_peak_memory_stats",
+        "reset_max_memory_allocated",
+        "reset_accumulated_memory_stats",
+        "set_per_process_memory_fraction",
+        "set_sync_debug_mode",
+    ]:
         answers[name] = answer(None)
-    for name in (
-        "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached"
-    ).split():
+    for name in [
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "memory_cached",
+        "max_memory_cached",
+    ]:
         answers[name] = answer(0)
     for name, value in answers.items():
         setattr(torch.cuda, name, value)
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         setattr(torch.cuda.nvtx, name, answer(None))
-    torch.cuda.nvtx.range = _Context  # type: ignore[assignment, misc]
+    torch.cuda.nvtx.range = _Context  # type: ignore[assignment]
     torch.cuda.default_generators = (torch.random.default_generator,)
     if torch.version.cuda is None:
         torch.version.cuda = CUDA_VERSION
@@ -269,5 +285,3 @@ def _install_compile(collector: Collector) -> None:
         return model
 
     torch.compile = compile_
-
-

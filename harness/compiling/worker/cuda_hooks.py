@@ -81,9 +81,7 @@ def python_include() -> Path:
     return Path(sysconfig.get_path("include"))
 
 
-def compile_for(
-    collector: Collector, path: Path, *, options: Sequence[str], include_dirs: Sequence[Path]
-) -> CudaCode:
+def compile_for(collector: Collector, path: Path, *, options: Sequence[str], include_dirs: Sequence[Path]) -> CudaCode:
     """One source to a cubin. Raises CudaBuildError after noting every error with the author's line."""
     try:
         return compile_cuda(path, collector.architecture.name, options=options, include_dirs=include_dirs)
@@ -195,11 +193,15 @@ def demangled_arguments(symbol: str) -> str:
 class _Unknown:
     """What a C++ function returned: a value that was never made."""
 
+    _function: str
+
     def __init__(self, function: str) -> None:
-        object.__setattr__(self, "_function", function)
+        self._function = function
 
     def _stop(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotFollowedError(f"the result of the C++ function {self._function} is used, but its host code does not run")
+        raise NotFollowedError(
+            f"the result of the C++ function {self._function} is used, but its host code does not run"
+        )
 
     __getattr__ = __getitem__ = __setitem__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = _stop
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = __neg__ = _stop

@@ -20,7 +20,9 @@ from harness.compiling.record import Dsl, ProblemKind, SourceLine
 from harness.compiling.worker.collect import Collector, FoundKernel, digest
 from harness.compiling.worker.tensors import mark_exposed_unknown
 
-_NAME = re.compile(r"kernel_cutlass_(?P<name>.+?)(?:_(?:tensorptr|ptr|TiledMMA|TiledCopy|CopyAtom|MMAAtom|object_at)|_{2,}|_\d+$)")
+_NAME = re.compile(
+    r"kernel_cutlass_(?P<name>.+?)(?:_(?:tensorptr|ptr|TiledMMA|TiledCopy|CopyAtom|MMAAtom|object_at)|_{2,}|_\d+$)"
+)
 _FUNCTION = re.compile(r"^  llvm\.func @(?P<name>\S+?)\(", re.MULTILINE)
 _CONSTANT = re.compile(r"(%\S+) = llvm\.mlir\.constant\((-?\d+) : i\d+\)")
 _CONFIG = "!llvm.struct<(array<3 x i32>, array<3 x i32>, i64, ptr, ptr, i32)>"
@@ -45,7 +47,7 @@ def install(collector: Collector) -> None:
     from cutlass.base_dsl import jit_executor
     from cutlass.base_dsl.runtime import cuda as runtime
 
-    compiled = jit_executor.JitCompiledFunction
+    compiled: Any = jit_executor.JitCompiledFunction
     compiled.__init__ = _taken(collector, compiled.__init__)
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> int:
@@ -57,7 +59,8 @@ def install(collector: Collector) -> None:
     try:
         from cutlass.cutlass_dsl import cuda_jit_executor
 
-        cuda_jit_executor.CudaDialectJitCompiledFunction.to = compiled.to
+        cuda: Any = cuda_jit_executor.CudaDialectJitCompiledFunction
+        cuda.to = compiled.to
     except ImportError:
         pass
     try:
@@ -84,7 +87,8 @@ def install(collector: Collector) -> None:
 
 
 def _install_hardware_info(multiprocessors: int, l2_bytes: int) -> None:
-    """The most clusters at once is an upper bound: the driver's own figure also knows which parts of the die are off."""
+    """The most clusters at once is an upper bound: the driver also knows which parts of the die are off."""
+    import cutlass.utils
     from cutlass.utils import hardware_info
 
     class HardwareInfo:
@@ -100,10 +104,8 @@ def _install_hardware_info(multiprocessors: int, l2_bytes: int) -> None:
         def get_device_multiprocessor_count(self) -> int:
             return multiprocessors
 
-    import cutlass.utils
-
-    hardware_info.HardwareInfo = HardwareInfo
-    cutlass.utils.HardwareInfo = HardwareInfo
+    for module in (hardware_info, cutlass.utils):
+        setattr(module, "HardwareInfo", HardwareInfo)  # noqa: B010  a plain assignment is an error to type checkers
 
 
 class _Executor:
@@ -127,7 +129,6 @@ def _launched(collector: Collector, function: Any) -> int:
     for key in getattr(function, "_harness_keys", ()):
         collector.launched(key)
     return 0
-
 
 
 _seconds = 0.0

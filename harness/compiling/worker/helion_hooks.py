@@ -77,9 +77,10 @@ def _compiles(bound: Any, config: Any, args: Any, collector: Collector) -> bool:
             bound.compile_config(config)(*args)
         except Exception as error:
             triton_hooks.survive(collector, error)
+            lines = str(error).splitlines() or [type(error).__name__]
             collector.problem(
                 ProblemKind.COMPILE_ERROR,
-                f"the autotuner leaves out {config}: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+                f"the autotuner leaves out {config}: {lines[0]}",
                 source=collector.user_line(),
                 kernel=bound.kernel.name,
                 survived=True,
@@ -96,4 +97,8 @@ def dsl_of(path: str) -> Dsl | None:
             head = file.read(_HEADER_BYTES)
     except OSError:
         return None
-    return Dsl.HELION if "helion" in head and "torchinductor" in str(Path(path)) or "from helion.runtime" in head else None
+    return (
+        Dsl.HELION
+        if ("helion" in head and "torchinductor" in str(Path(path))) or "from helion.runtime" in head
+        else None
+    )

@@ -86,7 +86,7 @@ def _store(inner: torch.Tensor, device: str, file: Any) -> Message:
     described: Message = {"nbytes": storage.nbytes(), "device": device, "offset": None}
     if inner.device.type != "meta":
         described["offset"] = file.tell()
-        flat = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))  # type: ignore[call-overload]
+        flat = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
         file.write(flat.numpy().tobytes())
     return described
 
@@ -98,7 +98,9 @@ def read_input(folder: Path, device: MakeBelieve) -> Any:
     flats, devices = [], []
     for storage in told["storages"]:
         if storage["offset"] is None or not storage["nbytes"]:
-            flats.append(torch.empty(storage["nbytes"], dtype=torch.uint8, device="cpu" if not storage["nbytes"] else "meta"))
+            flats.append(
+                torch.empty(storage["nbytes"], dtype=torch.uint8, device="cpu" if not storage["nbytes"] else "meta")
+            )
         else:
             part = bytearray(data[storage["offset"] : storage["offset"] + storage["nbytes"]])
             flats.append(torch.frombuffer(part, dtype=torch.uint8).clone())
@@ -110,7 +112,7 @@ def read_input(folder: Path, device: MakeBelieve) -> Any:
             leaf = node["tensor"]
             tensor = torch.empty(0, dtype=dtype_of(leaf["dtype"]), device=flats[leaf["storage"]].device)
             storage = flats[leaf["storage"]].untyped_storage()
-            tensor.set_(storage, leaf["offset"], tuple(leaf["shape"]), tuple(leaf["strides"]))  # type: ignore[call-overload]
+            tensor.set_(storage, leaf["offset"], tuple(leaf["shape"]), tuple(leaf["strides"]))
             return {"value": device.place(tensor, devices[leaf["storage"]])}
         if isinstance(node, dict):
             return {key: placed(value) for key, value in node.items()}

@@ -6,8 +6,9 @@ Messages, each answered by one frame:
 `{"op": "compile", "architecture", "code", "file", "support", "shown_as", "cases", "out"}`
 `{"op": "cuda", "architecture", "code", "sources", "include_dirs", "options", "shown_as", "out"}`
 
-Before the answer come frames `{"case": index}` as each case begins, and `{"compiling": kernel or null, "line"}`. Results lie in `out`: `result.json`, rewritten after
-every case so that a crash loses one case alone, and the kernels' files.
+Before the answer come frames `{"case": index}` as each case begins, and `{"compiling": kernel or null, "line"}`.
+Results lie in `out`: `result.json`, rewritten after every case so that a crash loses one case alone, and the kernels'
+files.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ def do_compile(request: Message, tell: Callable[[Message], None]) -> Message:
         except BaseException as error:
             note_exception(collector, error, "the file cannot be imported")
         job.write()
-        for case in request["cases"] if entry is not None else []:
+        for case in request["cases"]:
+            if entry is None:
+                break
             tell({"case": case["index"]})
             collector.case = case["index"]
             started = time.perf_counter()

@@ -45,7 +45,7 @@ def address_of(inner: torch.Tensor) -> int:
         base = _next_address
         _next_address += -(-max(storage.nbytes(), 1) // _ALIGNMENT) * _ALIGNMENT
         setattr(storage, _ADDRESS, base)
-    return int(base) + inner.storage_offset() * inner.element_size()
+    return int(base) + int(inner.storage_offset()) * inner.element_size()
 
 
 def mark_unknown(tensor: torch.Tensor) -> None:
@@ -81,7 +81,7 @@ class DeviceTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor, device: torch.device = DEVICE) -> DeviceTensor:
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.shape,
             strides=inner.stride(),
@@ -91,7 +91,7 @@ class DeviceTensor(torch.Tensor):
             requires_grad=False,
         )
         made._inner = inner
-        return made  # type: ignore[no-any-return]
+        return made
 
     def data_ptr(self) -> int:
         _exposed[address_of(self._inner)] = weakref.ref(self)
@@ -123,7 +123,9 @@ class DeviceTensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if _active is None:
             raise NotFollowedError(f"{func} on a make-believe tensor outside the run")
         return _active.run(func, args, kwargs or {})
@@ -134,7 +136,9 @@ _active: MakeBelieve | None = None
 
 def _readable(tensor: DeviceTensor, how: str) -> torch.Tensor:
     if tensor._inner.device.type == "meta":
-        raise NotFollowedError(f"{how}() of a tensor of shape {tuple(tensor.shape)}, whose values only a device computes")
+        raise NotFollowedError(
+            f"{how}() of a tensor of shape {tuple(tensor.shape)}, whose values only a device computes"
+        )
     if _active is not None and is_unknown(tensor):
         _active.guess(how)
     return tensor._inner
@@ -206,7 +210,9 @@ class MakeBelieve:
         name = func._schema.name
         if name in _READS_VALUE:
             return self._read(func, args, kwargs, tensors)
-        self._collector.library_call(func._schema.name.removeprefix("aten::")) if _computes(func) and on_device else None
+        self._collector.library_call(func._schema.name.removeprefix("aten::")) if _computes(
+            func
+        ) and on_device else None
         inners = [inner_of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         real = all(inner_of(tensor).device.type != "meta" for tensor in tensors)
         unknown = any(is_unknown(tensor) for tensor in tensors)
@@ -309,7 +315,7 @@ def _to_meta(leaf: Any) -> Any:
     storage = leaf.untyped_storage()
     flat = torch.empty(storage.nbytes(), dtype=torch.uint8, device="meta").untyped_storage()
     made = torch.empty(0, dtype=leaf.dtype, device="meta")
-    return made.set_(flat, leaf.storage_offset(), leaf.shape, leaf.stride())  # type: ignore[call-overload]
+    return made.set_(flat, leaf.storage_offset(), leaf.shape, leaf.stride())
 
 
 def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:

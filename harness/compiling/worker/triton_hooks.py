@@ -6,6 +6,8 @@ from a wrapper around `triton.compile`. Works with Triton 3.6 and 3.7.
 
 from __future__ import annotations
 
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -144,7 +146,9 @@ def _mark(argument: Any) -> None:
             _mark(each)
 
 
-def run_once(function: Callable[[], Any], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kw: Any) -> Any:
+def run_once(
+    function: Callable[[], Any], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kw: Any
+) -> Any:
     """Stands for a benchmark: the call reaches the compiler, and every candidate takes a millisecond."""
     function()
     if quantiles is not None:
@@ -152,7 +156,10 @@ def run_once(function: Callable[[], Any], *args: Any, quantiles: Any = None, ret
     return [1.0] if return_mode == "all" else 1.0
 
 
-dsl_of: Callable[[str], Dsl | None] = lambda path: None
+def dsl_of(path: str) -> Dsl | None:
+    return None
+
+
 """Another DSL that a kernel's source, by its path, was made by; set by that DSL's hooks."""
 
 
@@ -162,8 +169,10 @@ def install(collector: Collector) -> None:
     import triton.compiler
     import triton.testing
     from triton import knobs
+    from triton.backends.nvidia import compiler as backend
     from triton.runtime import driver
 
+    backend.subprocess = _assembler
     driver.set_active(CompileOnlyDriver(collector))
     knobs.compilation.listener = _Listener(collector)
     for name in ("do_bench", "do_bench_cudagraph"):
@@ -172,6 +181,34 @@ def install(collector: Collector) -> None:
     for module in (triton, triton.compiler):
         module.compile = compile_
     _watch_autotuner(collector)
+
+
+class _WatchedSubprocess:
+    """Stands for the module `subprocess` in Triton's backend: the assembler runs there with `-v`, and its words, which
+    Triton throws away, hold the bytes of spills."""
+
+    def __init__(self) -> None:
+        self.words = threading.local()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return subprocess.run(*args, **kwargs)
+        finally:
+            path = getattr(kwargs.get("stderr"), "name", None)
+            if isinstance(path, str) and path.endswith(".log"):
+                self.words.latest = Path(path).read_text(errors="replace")
+
+    def take(self) -> str:
+        """The latest words of this thread; empty where a kernel came from a cache."""
+        told = getattr(self.words, "latest", "")
+        self.words.latest = ""
+        return str(told)
+
+
+_assembler = _WatchedSubprocess()
 
 
 def _recorded(collector: Collector, compile_: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,7 +307,9 @@ class _Listener:
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
-    def __call__(self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str], times: Any, cache_hit: bool) -> None:
+    def __call__(
+        self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str], times: Any, cache_hit: bool
+    ) -> None:
         files = {Path(path).suffix: Path(path) for path in metadata_group.values()}
         function = getattr(src, "fn", None)
         code = getattr(getattr(function, "fn", None), "__code__", None)
@@ -295,6 +334,7 @@ class _Listener:
             tensor_memory_columns=metadata.get("tmem_size") or 0,
             threads=32 * metadata["num_warps"],
             cluster=_cluster(metadata),
+            log=_assembler.take(),
             assembler_options=tuple(_assembler_options(metadata)),
             autotuned=_tuning > 0,
         )
@@ -304,7 +344,7 @@ class _Listener:
 def _cluster(metadata: dict[str, Any]) -> tuple[int, int, int] | None:
     dims = metadata.get("cluster_dims")
     if dims:
-        return tuple(dims)  # type: ignore[return-value]
+        return tuple(dims)
     return (metadata.get("num_ctas", 1), 1, 1)
 
 

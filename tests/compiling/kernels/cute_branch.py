@@ -18,7 +18,7 @@ def run(a: cute.Tensor, c: cute.Tensor, n: cutlass.Constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     assert cutlass.utils.HardwareInfo().get_max_active_clusters(2) > 1
     threads = 512 if torch.cuda.get_device_capability() >= (10, 0) else 128
     run(*[from_dlpack(x.view(-1), assumed_align=16) for x in (a, c)], threads)

@@ -25,7 +25,7 @@ compiled = {}
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     tensors = [from_dlpack(x.view(-1), assumed_align=16).mark_layout_dynamic() for x in (a, c)]
     if "run" not in compiled:
         compiled["run"] = cute.compile(run, *tensors)

@@ -20,6 +20,6 @@ def run(a: cute.Tensor, c: cute.Tensor):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     run(*[from_dlpack(x.view(-1), assumed_align=16) for x in (a, c)])
     return c

@@ -22,7 +22,7 @@ def run(a: cute.Tensor, c: cute.Tensor):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     tensors = [from_dlpack(x.view(-1), assumed_align=16).mark_layout_dynamic() for x in (a, c)]
     run(*tensors)
     return c

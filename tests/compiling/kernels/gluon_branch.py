@@ -12,7 +12,7 @@ def copy(a, c, N: gl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     target = driver.active.get_current_target()
     block = 1024 if target.arch >= 100 else 256
     blocks = driver.active.utils.get_device_properties(0)["multiprocessor_count"]

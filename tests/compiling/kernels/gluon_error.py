@@ -12,6 +12,6 @@ def broken(a, c, N: gl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     broken[(1,)](a, c, N=512, num_warps=4)
     return c

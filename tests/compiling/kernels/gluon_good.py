@@ -1,7 +1,6 @@
 #!POPCORN leaderboard tile
 """One tile by the fifth-generation tensor core, loaded by TMA."""
 
-import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (

@@ -14,6 +14,6 @@ def greedy(a, c, N: gl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     greedy[(1,)](a, c, N=256, num_warps=4)
     return c

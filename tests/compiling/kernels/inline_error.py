@@ -10,7 +10,7 @@ void run(long c) { broken<<<1, 32>>>((float*)c); }
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    _a, _b, c, _ = data
     module = load_inline("broken", "void run(long);", CUDA, functions=["run"], no_implicit_headers=True)
     module.run(c.data_ptr())
     return c

@@ -1,5 +1,4 @@
 #!POPCORN leaderboard tile
-import torch
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
@@ -19,6 +18,6 @@ module = load_inline(
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     module.run(a.data_ptr(), c.data_ptr(), a.numel())
     return c

@@ -10,7 +10,7 @@ extern "C" __global__ void broken(const float* a, float* c) {
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     kernel = torch.cuda._compile_kernel(SOURCE, "broken")
     kernel(grid=(1, 1, 1), block=(256, 1, 1), args=[a, c])
     return c

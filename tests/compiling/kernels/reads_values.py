@@ -10,7 +10,7 @@ def copy(a, c, N: tl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, rows = data
+    a, _b, c, rows = data
     copy[(1,)](a, c, N=int(rows[0]))
     copy[(1,)](a, c, N=128 if c.sum().item() > 0 else 64)
     return c

@@ -2,5 +2,5 @@
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, b, _c, _ = data
     return a.float() @ b.float().T

@@ -4,7 +4,8 @@ import triton.language as tl
 
 
 @triton.autotune(
-    [triton.Config({"N": n}, num_warps=w) for n, w in ((256, 2), (1024, 4))] + [triton.Config({"N": 4096}, num_warps=64)],
+    [triton.Config({"N": n}, num_warps=w) for n, w in ((256, 2), (1024, 4))]
+    + [triton.Config({"N": 4096}, num_warps=64)],
     key=["n"],
 )
 @triton.jit
@@ -14,6 +15,6 @@ def scale(a, c, n, N: tl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     scale[lambda meta: (triton.cdiv(a.numel(), meta["N"]),)](a, c, a.numel())
     return c

@@ -11,7 +11,7 @@ def copy(a, c, n, N: tl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     properties = torch.cuda.get_device_properties("cuda")
     block = 2048 if torch.cuda.get_device_capability() >= (10, 0) else 512
     side = torch.cuda.Stream()

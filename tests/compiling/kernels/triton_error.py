@@ -15,6 +15,6 @@ def broken(a, c, N: tl.constexpr):
 
 
 def custom_kernel(data):
-    a, b, c, _ = data
+    a, _b, c, _ = data
     broken[(1,)](a, c, N=128)
     return c

@@ -1,5 +1,4 @@
 #!POPCORN leaderboard tile
-import torch
 import triton
 import triton.language as tl
 
