@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from harness.store import queries, standings
@@ -29,6 +30,9 @@ SUBMISSION_COLUMNS = (
     "published",
 )
 _CACHE_KIB = 64 * 1024
+_PAGES_A_CHECKPOINT = (
+    32 * 1024
+)  # pages of indexes are written again and again: into the database itself only now and then
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def open_bulk(url: str | None = None) -> Iterator[BulkWriter]:
             # An import that a power cut undoes in part is simply run again.
             db.run("PRAGMA synchronous = NORMAL")
             db.run(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            db.run("PRAGMA foreign_keys = ON")
+            db.run(f"PRAGMA wal_autocheckpoint = {_PAGES_A_CHECKPOINT}")
         writer = BulkWriter(db)
         try:
             yield writer
@@ -135,10 +139,8 @@ class _Batch:
         self._shas = shas
 
     def write(self, added: Added) -> None:
-        known = self._ids("submissions", [each.origin for each in self._batch])
-        known_evaluations = self._ids(
-            "evaluations", [evaluation.origin for each in self._batch for evaluation in each.evaluations]
-        )
+        known = self._known()
+        known_evaluations = self._evaluations_of(set(known.values()))
         new: dict[str, int] = {}  # origin -> index in the batch
         evaluations: dict[str, tuple[NewEvaluation, int]] = {}
         before = added.known
@@ -163,14 +165,18 @@ class _Batch:
         self._write_evaluations(list(evaluations.values()), ids)
         self._write_remarks(ids)
 
-    def _ids(self, table: str, origins: Sequence[str]) -> dict[str, int]:
-        """The ids of what is there already, by origin: imported before, or made in this very store."""
-        found = dict(self._db.look_up(table, "origin", set(origins), "origin, id"))
+    def _known(self) -> dict[str, int]:
+        """The ids of submissions that are there already, by origin: imported before, or made in this very store."""
+        origins = {each.origin for each in self._batch}
+        found = dict(self._db.look_up("submissions", "origin", origins, "origin, id"))
         ours = {int(origin.removeprefix(self._own)) for origin in origins if self._is_ours(origin)}
-        found |= {
-            f"{self._own}{row[0]}": row[0] for row in self._db.look_up(table, "id", ours, "id, origin") if not row[1]
-        }
-        return found
+        rows = self._db.look_up("submissions", "id", ours, "id, origin")
+        return found | {f"{self._own}{row[0]}": row[0] for row in rows if row[1] is None}
+
+    def _evaluations_of(self, submission_ids: set[int]) -> set[str]:
+        """The origins of the evaluations that these submissions have already."""
+        rows = self._db.look_up("evaluations", "submission_id", submission_ids, "id, origin")
+        return {origin or f"{self._own}{evaluation_id}" for evaluation_id, origin in rows}
 
     def _is_ours(self, origin: str) -> bool:
         number = origin.removeprefix(self._own)
@@ -192,30 +198,29 @@ class _Batch:
             return
         evaluation_ids = self._db.new_ids("evaluations", len(new))
         names = tuple(new[0][0].columns)
-        rows, cases, scored = [], [], []
+        values_of = itemgetter(*names)
+        rows: list[tuple[Any, ...]] = []
+        cases: list[tuple[Any, ...]] = []
+        scored: list[tuple[tuple[str, ...], tuple[Any, ...]]] = []
         for (evaluation, index), evaluation_id in zip(new, evaluation_ids, strict=True):
             submission = self._batch[index]
             submission_id = ids[submission.origin]
             columns = evaluation.columns
-            rows.append((evaluation_id, submission_id, evaluation.origin, *(columns[name] for name in names)))
-            cases += [(evaluation_id, *case.values()) for case in evaluation.cases]
-            if columns["status"] == "passed" and columns["mode"] == "leaderboard" and columns["score_ns"] is not None:
-                row = {
-                    **columns,
-                    "leaderboard": submission.leaderboard,
-                    "user_name": submission.user,
-                    "source_sha256": self._shas[index],
-                    "evaluation_id": evaluation_id,
-                    "submission_id": submission_id,
-                    "finished_at": columns["finished_at"] or columns["started_at"],
-                }
-                scored.append((standings.class_key(row), row))
+            rows.append((evaluation_id, submission_id, evaluation.origin, *values_of(columns)))
+            if evaluation.cases:
+                cases += [(evaluation_id, *case.values()) for case in evaluation.cases]
+            if columns["score_ns"] is not None and columns["status"] == "passed" and columns["mode"] == "leaderboard":
+                key = standings.class_key({**columns, "leaderboard": submission.leaderboard})
+                moment = columns["finished_at"] or columns["started_at"]
+                score = columns["score_ns"], columns["score_low_ns"], columns["score_high_ns"]
+                run = (submission.user, self._shas[index], evaluation_id, submission_id, moment, *score)
+                scored.append((key, run))
         self._db.insert("evaluations", ("id", "submission_id", "origin", *names), rows)
         if cases:
             first = next(evaluation.cases[0] for evaluation, _ in new if evaluation.cases)
             self._db.insert("case_results", ("evaluation_id", *first), cases)
         classes = standings.stale_classes_of(self._db, dict.fromkeys(key for key, _ in scored))
-        runs = sorted(standings.run_row(row, classes[key]) for key, row in scored)
+        runs = sorted((classes[key], *run) for key, run in scored)
         self._db.insert("scored_runs", standings.RUN_COLUMNS, runs)
 
     def _write_remarks(self, ids: Mapping[str, int]) -> None:

@@ -150,7 +150,7 @@ def reason_of(row: Row, prefix: str) -> Reason | None:
 
 
 def time_text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def time_of(text: str | None) -> datetime | None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData(
@@ -92,8 +93,13 @@ evaluations = Table(
     Column("origin", Text),
     Column("published", Text),
     Index(None, "submission_id"),
-    Index(None, "status"),
-    Index(None, "origin", unique=True),
+    # The few that run, or were cut off, among the many that ended.
+    Index(
+        "ix_evaluations_running",
+        "status",
+        sqlite_where=text("status = 'running'"),
+        postgresql_where=text("status = 'running'"),
+    ),
     sqlite_autoincrement=True,
 )
 

@@ -47,6 +47,8 @@ STANDING_COLUMNS = (
     "all_runs",
     "last_evaluation_id",
 )
+_CLASS_OF = itemgetter(*CLASS_KEY[:-1])
+_RUN_OF = itemgetter(*RUN_COLUMNS[1:])
 CAN_RANK = ("", ReasonCode.NOT_ISOLATED.value)
 """Values of `unranked` that the store's owner may let rank."""
 
@@ -140,7 +142,7 @@ def differences(db: Database) -> list[str]:
 
 def class_key(row: Any) -> tuple[str, ...]:
     """The class of a scored evaluation, as `CLASS_KEY` has it."""
-    return (*(row[name] for name in CLASS_KEY[:-1]), unranked_of(row))
+    return (*_CLASS_OF(row), unranked_of(row))
 
 
 def unranked_of(row: Any) -> str:
@@ -189,7 +191,7 @@ def stale_classes_of(db: Database, keys: Iterable[tuple[str, ...]]) -> dict[tupl
 
 def run_row(row: Any, class_id: int) -> tuple[Any, ...]:
     """A row of `scored_runs`, in the order of `RUN_COLUMNS`."""
-    return (class_id, *(row[name] for name in RUN_COLUMNS[1:]))
+    return (class_id, *_RUN_OF(row))
 
 
 def best(runs: Iterable[Run]) -> tuple[Run, Figure, int]:

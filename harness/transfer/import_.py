@@ -16,7 +16,7 @@ from harness.transfer.errors import BadRow, RowError
 Report = Callable[[BadRow], None]
 T = TypeVar("T")
 
-BATCH_ROWS = 2000
+BATCH_ROWS = 5000
 BATCH_BYTES = 16 << 20
 """A batch ends at either: texts are what fills memory."""
 LONGEST_LINE_BYTES = 64 << 20

@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from harness.boards.board import GridName
@@ -27,7 +28,6 @@ from harness.evaluation.record import (
     ReasonCode,
     Status,
 )
-from harness.measure.statistics import Figure
 from harness.store import codec
 from harness.store.bulk import NewEvaluation, NewSubmission
 from harness.transfer.errors import RowError, text_of
@@ -75,20 +75,13 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
     created_at = _time_text(time_us)
     score = _score(score)
     origin = f"{ORIGIN}/{number}/{time_us}"
-    names = {
-        "submission_id": number,
-        "leaderboard_id": board_id,
-        "user_id": user_id,
-        "user_name": user_name,
-        "code_id": code_id,
-        "file_name": file_name,
-    }
-    run = {"status": status, "score": score, "passed": passed, "mode": mode, "runner": runner}
+    names = (number, board_id, user_id, user_name, code_id, file_name)
+    run = (status, score, passed, mode, runner)
     user = user_name or user_id
-    evaluations = []
     if mode is None:
-        names |= run
+        kept, evaluations = _object(_OF_THE_SUBMISSION + _OF_THE_RUN, names + run), []
     else:
+        kept = _object(_OF_THE_SUBMISSION, names)
         evaluations = [NewEvaluation(f"{origin}/{mode}/{runner}", _evaluation(run, created_at))]
     return NewSubmission(
         origin=origin,
@@ -97,8 +90,8 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
         file_name=text_of(file_name, "file_name", empty=True) if file_name else "submission.py",
         source_text=text_of(code, "code", empty=True),
         created_at=created_at,
-        gpus=json.dumps([runner] if runner else []),
-        published=json.dumps(names),
+        gpus=f"[{_text(runner)}]" if runner else "[]",
+        published=kept,
         evaluations=evaluations,
     )
 
@@ -133,21 +126,42 @@ def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, An
     return [tuple({**shared, **run}[name] for name in COLUMNS) for run in runs]
 
 
-def _evaluation(run: Mapping[str, Any], created_at: str) -> codec.Columns:
+def _evaluation(run: tuple[Any, ...], created_at: str) -> codec.Columns:
+    word, score, passed, mode, runner = run
+    status = _STATUS.get(word, Status.FAILED)
+    if passed is not None:
+        status = Status.PASSED if passed else Status.FAILED
+    columns = _shared_columns(mode, runner or "unknown", status).copy()
+    if score is not None and status is Status.PASSED:
+        columns["score_ns"] = score * 1e9
+    columns["started_at"] = columns["finished_at"] = created_at
+    columns["published"] = _object(_OF_THE_RUN, run)
+    return columns
+
+
+def _object(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    """JSON text of an object; faster than `json.dumps` where texts come again and again."""
+    parts = [f'"{name}": {_text(value)}' for name, value in zip(names, values, strict=True)]
+    return "{" + ", ".join(parts) + "}"
+
+
+@lru_cache(maxsize=8192, typed=True)
+def _text(value: object) -> str:
+    return json.dumps(value)
+
+
+@lru_cache(maxsize=1024)
+def _shared_columns(mode_name: str, runner: object, status: Status) -> codec.Columns:
+    """What the results of a mode, a runner and a status have in common. Not to be changed by the caller."""
     try:
-        mode = Mode(run["mode"])
+        mode = Mode(mode_name)
     except ValueError:
-        raise RowError(f"mode is {run['mode']!r} (allowed: {', '.join(Mode)})") from None
-    runner = text_of(run["runner"], "runner") if run["runner"] else "unknown"
-    if run["passed"] is None:
-        status = _STATUS.get(run["status"], Status.FAILED)
-    else:
-        status = Status.PASSED if run["passed"] else Status.FAILED
+        raise RowError(f"mode is {mode_name!r} (allowed: {', '.join(Mode)})") from None
     header = EvaluationHeader(
         mode=mode,
         protocol=Protocol.HOSTED,
         grid=GridName.FULL,
-        device=Device("gpu", runner),
+        device=Device("gpu", text_of(runner, "runner")),
         isolation=IsolationLevel.UNKNOWN,
         interpreted=False,
         seed=0,
@@ -155,16 +169,15 @@ def _evaluation(run: Mapping[str, Any], created_at: str) -> codec.Columns:
         log="",
         cases_planned=0,
     )
-    score_ns = None if run["score"] is None or status is not Status.PASSED else run["score"] * 1e9
     return {
         **codec.header_columns(header),
         **codec.outcome_columns(EvaluationOutcome(status, None, _IMPORTED)),
-        **codec.score_columns(None if score_ns is None else Figure(score_ns, None)),
+        **codec.score_columns(None),
         **ENDED_ELSEWHERE,
-        "started_at": created_at,
-        "finished_at": created_at,
+        "started_at": None,
+        "finished_at": None,
         "rank_then": None,
-        "published": json.dumps(run),
+        "published": None,
     }
 
 

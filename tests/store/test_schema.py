@@ -23,10 +23,12 @@ from harness.store.schema import metadata
 Opener = Callable[[], Database]
 HEADER = replace(TEST_HEADER, mode=Mode.LEADERBOARD, isolation=IsolationLevel.NAMESPACES)
 BACK_TO_0002 = (
-    *(f"DROP TABLE {table}" for table in ("device_calibrations", "noise_calibrations")),
+    "DROP INDEX ix_evaluations_running",
+    "CREATE INDEX ix_evaluations_status ON evaluations (status)",
     "ALTER TABLE evaluations DROP COLUMN state",
+    *(f"DROP TABLE {table}" for table in ("noise_calibrations", "device_calibrations")),
     *(f"DROP TABLE {table}" for table in ("user_standings", "scored_runs", "rank_classes", "store_info")),
-    *(f"DROP INDEX ix_{table}_origin" for table in ("submissions", "evaluations")),
+    "DROP INDEX ix_submissions_origin",
     *(f"ALTER TABLE {table} DROP COLUMN origin" for table in ("submissions", "evaluations")),
     *(f"ALTER TABLE {table} DROP COLUMN published" for table in ("submissions", "evaluations")),
     "ALTER TABLE evaluations DROP COLUMN rank_then",
