@@ -90,10 +90,10 @@ def test_history(filled: Path, harness: Run) -> None:
     newest = [line.split()[0] for line in shown if line and line[0].isdigit()]
     assert newest == ["5", "4", "2", "1"]
     second = next(line for line in shown if line.startswith("2 "))
-    assert second.endswith("blocked.py leaderboard 168.83 µs −15.6 % new best")
-    assert next(line for line in shown if line.startswith("1 ")).endswith("leaderboard 200.00 µs first")
+    assert second.endswith("blocked.py leaderboard 168.83 µs −15.6 % new best 1")
+    assert next(line for line in shown if line.startswith("1 ")).endswith("leaderboard 200.00 µs first 1 → 2")
     assert next(line for line in shown if line.startswith("4 ")).endswith("[broken].py test failed")
-    assert "trend █▁ score, oldest to newest; lower is faster" in shown
+    assert "trend █▁ 200 µs → 169 µs, oldest to newest; best 168.83 µs by 2" in shown
     assert lines(harness("history", "cholesky")) == shown
     assert not any("bob" in line for line in shown)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.history.code_diff import LineKind, code_diff
+from harness.history.code_diff import LineKind, changed_words, code_diff
 
 
 def numbered(*numbers: int) -> str:
@@ -63,3 +63,30 @@ def test_both_texts_can_be_read_off(old: list[str], new: list[str]) -> None:
                 assert line.text == text[position]
                 position += 1
         assert position == len(text)
+
+
+def test_changed_words_are_whole_words() -> None:
+    old, new = "num_warps=4, num_stages=3)", "num_warps=8, num_stages=3)"
+    before, after = changed_words(old, new)
+    assert [old[start:stop] for start, stop in before] == ["4"]
+    assert [new[start:stop] for start, stop in after] == ["8"]
+    assert changed_words("block_m", "block_n") == (((0, 7),), ((0, 7),))
+    assert changed_words("a b", "a") == (((1, 3),), ())
+
+
+def test_a_changed_line_is_marked_and_a_new_one_is_not() -> None:
+    lines = code_diff("x = 1\nwarps = 4\n", "x = 1\nimport os\nwarps = 8\n")
+    marked = {(line.kind.value, line.text): [line.text[a:b] for a, b in line.changed] for line in lines}
+    assert marked[("-", "warps = 4")] == ["4"]
+    assert marked[("+", "warps = 8")] == ["8"]
+    assert marked[("+", "import os")] == []
+
+
+@given(st.text("ab (),=", max_size=30), st.text("ab (),=", max_size=30))
+def test_what_is_not_marked_is_the_same_on_both_sides(old: str, new: str) -> None:
+    before, after = changed_words(old, new)
+
+    def rest(text: str, spans: tuple[tuple[int, int], ...]) -> str:
+        return "".join(c for i, c in enumerate(text) if not any(a <= i < b for a, b in spans))
+
+    assert rest(old, before) == rest(new, after)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from harness.boards.board import GridName
 from harness.evaluation.record import IsolationLevel, Mode, Protocol, Status
-from harness.history.progress import steps
+from harness.history.progress import rank_now, steps
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure
 from harness.store.rows import HistoryRow
@@ -54,3 +54,24 @@ def test_isolation_alone_does_not_keep_scores_apart() -> None:
 def test_interpreted_runs_are_not_compared() -> None:
     interpreted = replace(row(2, 50), interpreted=True)
     assert changes([row(1, 100), interpreted, row(3, 100)]) == [(None, None), (None, None), (1.0, 1.0)]
+
+
+def test_the_predecessor_is_the_submission_before_on_the_board() -> None:
+    elsewhere = replace(CLASS, leaderboard="softmax")
+    rows = [row(1, 100), row(2, 5, elsewhere), row(3, None), row(4, 90), replace(row(4, 80), evaluation_id=5)]
+    found = [step.predecessor for step in steps(rows)]
+    assert [None if each is None else each.id for each in found] == [None, None, 1, 3, 3]
+
+
+def test_best_when_made() -> None:
+    rows = [row(1, 100), row(2, 120), row(3, 90), row(4, None)]
+    assert [step.is_best for step in steps(rows)] == [True, False, True, False]
+
+
+def test_rank_now_is_against_the_best_of_the_others() -> None:
+    ranked = replace(row(1, 100), rank_then=1)
+    now = rank_now(ranked, {"ada": 50.0, "bob": 90.0, "eve": 99.8, "joe": 120.0})
+    assert now is not None
+    assert str(now) == "2="  # eve is within the noise, ada's own best does not count
+    assert rank_now(row(1, 100), {"bob": 90.0}) is None
+    assert rank_now(ranked, {}) is None

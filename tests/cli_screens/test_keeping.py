@@ -1,0 +1,166 @@
+"""note, restore, delete, the history's filters, and the techniques and remarks on its screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sample_store
+from click.testing import Result
+
+from harness.store import Store, open_reader
+from harness.techniques import EXTRACTOR_VERSION
+
+Run = Callable[..., Result]
+
+
+def ids(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return [str(row["id"]) for row in json.loads(result.output)["submissions"]]
+
+
+def test_notes_and_tags(filled: Path, harness: Run) -> None:
+    assert "Nothing is kept on it." in harness("note", "2").output
+    harness("note", "2", "spills", "at", "\x1b[31m128")
+    shown = harness("note", "2", "--tag", "wip", "--tag", "tma").output
+    assert shown.startswith("submission 2 · #tma #wip\n")
+    assert "spills at \\x1b[31m128" in shown
+    document = json.loads(harness("note", "2", "--untag", "wip", "--json").output)
+    assert (document["tags"], [note["id"] for note in document["notes"]]) == (["tma"], [1])
+    assert json.loads(harness("note", "2", "--remove", "1", "--json").output)["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["99", "x"], "there is no submission 99"),
+        (["2", "--tag", "two words"], "'two words' is no tag"),
+        (["2", "--remove", "5"], "submission 2 has no note 5"),
+    ],
+)
+def test_notes_that_can_not_be(filled: Path, harness: Run, arguments: list[str], message: str) -> None:
+    result = harness("note", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_restore_gives_the_bytes_back(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(filled)
+    assert harness("restore", "2").output == "wrote blocked.py\n"
+    assert (filled / "blocked.py").read_bytes() == sample_store.FAST.encode()
+    assert harness("restore", "2").output == "unchanged: blocked.py\n"
+    (filled / "blocked.py").write_text("mine")
+    refused = harness("restore", "2")
+    assert refused.exit_code == 2
+    assert "the file exists and holds something else" in refused.stderr
+    assert (filled / "blocked.py").read_text() == "mine"
+    harness("restore", "2", "--to", "other.py")
+    assert (filled / "other.py").read_bytes() == sample_store.FAST.encode()
+    document = json.loads(harness("restore", "1", "--force", "--json").output)
+    assert (document["file"], document["written"]) == ("blocked.py", True)
+    assert (filled / "blocked.py").read_bytes() == sample_store.SLOW.encode()
+
+
+def test_restore_keeps_line_ends_and_trusts_no_path(home: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    with Store.open() as store:
+        store.add_submission("b", "ada", "../../etc/a.py", "x = 1\r\n\r\ny = 'é'")
+        store.add_submission("b", "ada", "..", "x = 1")
+    assert harness("restore", "1").output == "wrote a.py\n"
+    assert (home / "a.py").read_bytes() == "x = 1\r\n\r\ny = 'é'".encode()
+    assert "has no usable file name" in harness("restore", "2").stderr
+
+
+def test_delete_asks(filled: Path, harness: Run) -> None:
+    unasked = harness("delete", "1")
+    assert unasked.exit_code == 2
+    assert "nobody is here to confirm it" in unasked.stderr
+    for answer, left in ((b"n\n", [5, 4, 2, 1]), (b"y\n", [5, 4, 2])):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.cli.main", "delete", "1"],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ,
+        )
+        os.write(ours, answer)
+        _, stderr = process.communicate(timeout=60)
+        assert b"Delete this submission for good?" in stderr
+        os.close(ours)
+        os.close(theirs)
+        assert ids(harness("history", "--json")) == [str(number) for number in left]
+
+
+def test_delete_takes_the_ranking_along(filled: Path, harness: Run) -> None:
+    logs = filled / "home" / "logs" / "17"
+    logs.mkdir(parents=True)
+    assert harness("delete", "2", "3", "--yes").output.endswith("deleted 2, 3\n")
+    assert logs.is_dir()  # these submissions' logs were elsewhere
+    assert ids(harness("history", "--json")) == ["5", "4", "1"]
+    ranking = json.loads(harness("leaderboard", "cholesky", "--json").output)["rankings"][-1]
+    assert [(entry["user"], entry["submission"]) for entry in ranking["entries"]] == [("ada", 1)]
+    assert harness("show", "2").exit_code == 2
+
+
+def test_filters(filled: Path, harness: Run) -> None:
+    harness("note", "1", "--tag", "first")
+    for arguments, expected in (
+        (["--device", "h200"], ["5"]),
+        (["--device", "xeon"], ["4", "2", "1"]),
+        (["--protocol", "popcorn"], []),
+        (["--since", "2999-01-01"], []),
+        (["--since", "2001-01-01"], ["5", "4", "2", "1"]),
+        (["--best"], ["5", "2", "1"]),
+        (["--tag", "first"], ["1"]),
+        (["cholesky", "--best", "--device", "xeon"], ["2", "1"]),
+    ):
+        assert ids(harness("history", "--json", *arguments)) == expected, arguments
+    shown = harness("history", "--since", "2999-01-01").output
+    assert shown == "None of ada's 4 submissions is of that kind.\n"
+
+
+def test_history_tells_techniques_ranks_and_remarks(home: Path, harness: Run) -> None:
+    kernel = sample_store.SLOW + "\nimport triton\n@triton.jit\ndef k(x, B: int): pass\nk[1](1, num_warps=4)\n"
+    with Store.open() as store:
+        sample_store.passed(store, "ada", kernel, (100.0, 100.0, 100.0))
+        sample_store.passed(store, "ada", kernel.replace("num_warps=4", "num_warps=8"), (50.0, 50.0, 50.0))
+        sample_store.passed(store, "bob", "x", (10.0, 10.0, 10.0))
+        store.add_note(2, "twice as fast")
+        store.change_tags(2, add=["warps"])
+    result = harness("history")
+    shown = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "2 num_warps 4 → 8 #warps “twice as fast”" in shown
+    assert any(line.startswith("2 ") and line.endswith("new best 1 → 2") for line in shown)
+    line = kernel.splitlines().index("k[1](1, num_warps=4)") + 1
+    newest = json.loads(harness("history", "--json").output)["submissions"][0]
+    assert (newest["rank_then"], newest["rank_now"], newest["tags"]) == (1, 2, ["warps"])
+    assert [(f["technique"], f["value"], f["lines"]) for f in newest["gained"]] == [("num_warps", "8", [line])]
+    assert [(f["technique"], f["value"]) for f in newest["lost"]] == [("num_warps", "4")]
+    show = harness("show", "2", "--no-code").output
+    assert "num_warps" in show
+    assert "tags: #warps" in show
+    assert "note 1: twice as fast" in show
+    assert json.loads(harness("show", "2", "--json").output)["techniques"][0]["technique"] == "num_warps"
+
+
+def test_kept_techniques_are_used(home: Path, harness: Run) -> None:
+    """What is stored for this version of the extractor is believed; another version's is not."""
+    import hashlib
+
+    with Store.open() as store:
+        store.add_submission("b", "ada", "a.py", "x = 1")
+        sha256 = hashlib.sha256(b"x = 1").hexdigest()
+        told = '[{"technique": "tma", "value": null, "state": "enabled", "lines": [1], "when": null}]'
+        store.keep_techniques(sha256, EXTRACTOR_VERSION + 1, told)
+        assert json.loads(harness("show", "1", "--json").output)["techniques"] == []
+        store.keep_techniques(sha256, EXTRACTOR_VERSION, told)
+    assert json.loads(harness("show", "1", "--json").output)["techniques"][0]["technique"] == "tma"
+    with open_reader() as reader:
+        assert reader.techniques(sha256, EXTRACTOR_VERSION) == told
