@@ -34,6 +34,15 @@ def find_tool(name: str) -> Path:
     raise ToolMissingError(f"{name} is not here: {_HOW.get(name, 'install a CUDA toolkit')}")
 
 
+def has_tool(name: str) -> bool:
+    """Whether the program is here."""
+    try:
+        find_tool(name)
+    except ToolMissingError:
+        return False
+    return True
+
+
 def find_ptxas(capability: int) -> Path:
     """The assembler that Triton itself would use for the capability (100 for 10.0)."""
     folder = _triton_folder()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,9 @@ import torch
 from harness.compiling.cubin import kernels_of
 from harness.compiling.launches import kernel_lines, launches
 from harness.compiling.nvcc import CudaCode, CudaCompileError, compile_cuda
+from harness.compiling.nvrtc import compile_nvrtc
 from harness.compiling.record import Dsl, ProblemKind, SourceLine
-from harness.compiling.tools import ToolMissingError
+from harness.compiling.tools import ToolMissingError, has_tool
 from harness.compiling.worker.collect import Collector, FoundKernel, NotFollowedError, digest
 from harness.compiling.worker.stubs import stub_headers
 from harness.compiling.worker.tensors import mark_unknown
@@ -81,9 +83,21 @@ def python_include() -> Path:
     return Path(sysconfig.get_path("include"))
 
 
-def compile_for(collector: Collector, path: Path, *, options: Sequence[str], include_dirs: Sequence[Path]) -> CudaCode:
-    """One source to a cubin. Raises CudaBuildError after noting every error with the author's line."""
+def compile_for(
+    collector: Collector,
+    path: Path,
+    *,
+    options: Sequence[str],
+    include_dirs: Sequence[Path],
+    otherwise: Callable[[], CudaCode] | None = None,
+) -> CudaCode:
+    """One source to a cubin, by nvcc or, without it, by `otherwise`.
+
+    Raises CudaBuildError after noting every error with the author's line.
+    """
     try:
+        if otherwise is not None and not has_tool("nvcc"):
+            return otherwise()
         return compile_cuda(path, collector.architecture.name, options=options, include_dirs=include_dirs)
     except ToolMissingError as error:
         collector.problem(ProblemKind.MISSING, str(error), source=collector.user_line())
@@ -284,19 +298,22 @@ def _nvrtc_compile(
 
 
 def _build(collector: Collector, text: str, name: str, include_dirs: Any, options: Any) -> str:
-    """A run-time source to a cubin, by nvcc; the key of its kernel."""
-    import tempfile
-
+    """A run-time source to a cubin, by nvcc or NVRTC; the key of its kernel."""
     collector.dsls_seen.add("nvrtc")
     started = time.perf_counter()
-    # A template's instance is only made where it is named.
-    instance = f"\nstatic auto harness_instance = &{name};\n" if "<" in name else ""
+    includes = [Path(each) for each in include_dirs or []]
+    flags = [each.decode() if isinstance(each, bytes) else each for each in options or []]
     with tempfile.TemporaryDirectory(prefix="rtc-") as folder:
         path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}.cu"
-        path.write_text(text + instance)
-        includes = [Path(each) for each in include_dirs or []]
-        flags = [each.decode() if isinstance(each, bytes) else each for each in options or []]
-        code = compile_for(collector, path, options=[*flags, "-std=c++17"], include_dirs=includes)
+        # A template's instance is only made where it is named.
+        path.write_text(text + (f"\nstatic auto harness_instance = &{name};\n" if "<" in name else ""))
+        code = compile_for(
+            collector,
+            path,
+            options=[*flags, "-std=c++17"],
+            include_dirs=includes,
+            otherwise=lambda: compile_nvrtc(text, name, collector.architecture.name, flags, includes),
+        )
         wanted = name.partition("<")[0].rpartition("::")[2].strip()
         symbols = [each.name for each in kernels_of(code.cubin) if base_name(each.name) == wanted]
         if not symbols:
