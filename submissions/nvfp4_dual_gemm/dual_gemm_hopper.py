@@ -30,7 +30,6 @@ from typing import NamedTuple
 import torch
 from task import input_t, output_t
 
-TOKENS = 128  # of a tile; wgmma's n
 DUAL = 1  # two products with the same A, or one
 
 TYPES = """
@@ -500,10 +499,12 @@ extern "C" __global__ void CLUSTER __launch_bounds__(128 * PRODUCERS + 256, 1) n
 
 
 class Config(NamedTuple):
-    """Constants of the kernel."""
+    """Constants of the kernel. Times were taken with one producer; two of them, which show a whole chunk of A at once,
+    are meant for what looks like the limit, but have run on an emulator alone."""
 
     mi: int  # 64-row blocks of weights of a warpgroup; a tile has 128·mi rows
     split: int  # blocks of a cluster, each with a part of k
+    tokens: int = 128  # of a tile; wgmma's n
     producers: int = 1  # warpgroups that decode A
     one_fence: int = 0  # show a whole chunk of A to the tensor cores at once, not each half of it
     a_stages: int = 4  # of 64 values of k, decoded
@@ -521,20 +522,20 @@ class Config(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        a = self.a_stages * TOKENS * 128 + self.producers * self.raw_a_stages * 128 * (64 + 8)
+        a = self.a_stages * self.tokens * 128 + self.producers * self.raw_a_stages * 128 * (64 + 8)
         b = self.raw_b_stages * 2 * self.mi * 256 * (16 + 4)
         barriers = self.a_stages * 16
-        sums = (self.split - 1) * TOKENS // self.split * 128 * self.mi * 4
-        c = TOKENS // self.split * (self.columns + 8) * 2
+        sums = (self.split - 1) * self.tokens // self.split * 128 * self.mi * 4
+        c = self.tokens // self.split * (self.columns + 8) * 2
         return max(a + b + barriers, sums + c) + 1024
 
     @property
     def source(self) -> str:
-        constants = f"MI = {self.mi}, N = {TOKENS}, S = {self.split}, DUAL = {DUAL}, PRODUCERS = {self.producers}"
+        constants = f"MI = {self.mi}, N = {self.tokens}, S = {self.split}, DUAL = {DUAL}, PRODUCERS = {self.producers}"
         constants += f", ONE_FENCE = {self.one_fence}, A_STAGES = {self.a_stages}"
         constants += f", RAW_A_STAGES = {self.raw_a_stages}, RAW_B_STAGES = {self.raw_b_stages}"
         kernel = KERNEL.replace("CLUSTER", f"__cluster_dims__({self.split}, 1, 1)" if self.split > 1 else "")
-        return f"{TYPES}constexpr int {constants};\n{PRIMITIVES}{wgmma(TOKENS)}{PIPELINE}{kernel}"
+        return f"{TYPES}constexpr int {constants};\n{PRIMITIVES}{wgmma(self.tokens)}{PIPELINE}{kernel}"
 
 
 # Of mi = 2, which needs the shared memory: fewer stages.
@@ -575,7 +576,7 @@ def check(n: int, k: int) -> None:
 
 def plan(m: int, n: int, k: int, multiprocessors: int) -> Config:
     def cost(config: Config) -> float:
-        return estimate_us(config, -(-m // TOKENS) * -(-n // config.columns), k / 128, multiprocessors)
+        return estimate_us(config, -(-m // config.tokens) * -(-n // config.columns), k / 128, multiprocessors)
 
     return min((c for c in CONFIGS if c.split <= k // 128), key=cost)
 
@@ -583,7 +584,7 @@ def plan(m: int, n: int, k: int, multiprocessors: int) -> Config:
 def launch(config: Config, a, b1, b2, sfa, sfb1, sfb2, c) -> None:
     """a [m, k/2], b1 and b2 [n, k/2], their reordered scales, c [m, n]; all contiguous but for the scales' order."""
     (m, n), k = c.shape, 2 * a.shape[1]
-    blocks = -(-m // TOKENS) * -(-n // config.columns) * config.split
+    blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
     arguments = [a, b1, b2, sfa, sfb1, sfb2, c, m, n, k]
     kernel(config)((blocks, 1, 1), (config.threads, 1, 1), arguments, shared_mem=config.shared_bytes)
 

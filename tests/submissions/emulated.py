@@ -41,9 +41,9 @@ def load_submission(board: str, file: str) -> ModuleType:
 class Emulated:
     """A kernel's source, ready to be launched on CPU tensors."""
 
-    def __init__(self, module: ModuleType, source: str, name: str, folder: Path) -> None:
+    def __init__(self, module: ModuleType, config: Any, source: str, name: str, folder: Path) -> None:
         emulation = f'#include "{HERE / "emulator.h"}"\n'
-        generated = module.wgmma(module.TOKENS)
+        generated = module.wgmma(config.tokens)
         assert module.PRIMITIVES in source
         assert generated in source
         source = source.replace(module.PRIMITIVES, emulation).replace(generated, "")
@@ -64,10 +64,11 @@ class Emulated:
             capture_output=True,
             text=True,
         )
+        self._launch = config.split, config.threads, config.shared_bytes
         self._emulate = ctypes.CDLL(str(stem.with_suffix(".so"))).emulate
 
-    def __call__(self, blocks: int, config: Any, arguments: list[Any], *, lazy: bool) -> str:
+    def __call__(self, blocks: int, arguments: list[Any], *, lazy: bool) -> str:
         """Runs all blocks; returns what went wrong, or nothing."""
         values = [ctypes.c_void_p(x.data_ptr()) if isinstance(x, torch.Tensor) else x for x in arguments]
-        outcome = self._emulate(blocks, config.split, config.threads, config.shared_bytes, int(lazy), *values)
+        outcome = self._emulate(blocks, *self._launch, int(lazy), *values)
         return TROUBLE[outcome]

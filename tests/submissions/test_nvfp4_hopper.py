@@ -74,7 +74,7 @@ def test_common_parts_are_the_same(submissions: dict[str, ModuleType]) -> None:
 
 GEMMS = [
     ("narrow", {}, (128, 128, 256)),
-    ("narrow", {"split": 2, "one_fence": 1}, (200, 192, 768)),
+    ("narrow", {"split": 2, "one_fence": 1, "tokens": 64}, (200, 192, 768)),
     ("wide", {"split": 4}, (72, 256, 1152)),
     ("wide", {"split": 2, "producers": 2, "one_fence": 1, "raw_a_stages": 2}, (136, 320, 1152)),
 ]
@@ -87,15 +87,15 @@ def test_gemm(
 ) -> None:
     module = submissions["nvfp4_gemm"]
     config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(**changes)
-    emulated = Emulated(module, config.source, "nvfp4_gemm", folder)
+    emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
     m, n, k = size
     generator = torch.Generator().manual_seed(m + n + k)
     a, sfa, ra = operand(m, k, generator)
     b, sfb, rb = operand(n, k, generator)
-    blocks = -(-m // 128) * -(-n // config.columns) * config.split
+    blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
     for lazy in (False, True):
         c = guarded(m, n)
-        assert emulated(blocks, config, [a, b, ra, rb, c, m, n, k], lazy=lazy) == ""
+        assert emulated(blocks, [a, b, ra, rb, c, m, n, k], lazy=lazy) == ""
         assert_right(c, product(a, b, sfa, sfb))
 
 
@@ -115,8 +115,8 @@ def test_decoding_is_exact_for_every_code_and_scale(submissions: dict[str, Modul
     ra = nvfp4.reorder_scales(one)[..., 0]
     rb = nvfp4.reorder_scales(sfb.unsqueeze(0))[..., 0]
     c = guarded(m, n)
-    emulated = Emulated(module, config.source, "nvfp4_gemm", folder)
-    assert emulated(n // config.columns, config, [a, b, ra, rb, c, m, n, k], lazy=True) == ""
+    emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
+    assert emulated(n // config.columns, [a, b, ra, rb, c, m, n, k], lazy=True) == ""
     values = torch.tensor([*nvfp4.MAGNITUDES, *(-x for x in nvfp4.MAGNITUDES)])[codes.int()]
     want = values.view(k, 1) * scales.view(torch.float8_e4m3fn).float().view(1, n)
     assert torch.equal(c[:m].float(), want)
@@ -129,15 +129,15 @@ def test_dual_gemm(
 ) -> None:
     module = submissions["nvfp4_dual_gemm"]
     config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(split=split)
-    emulated = Emulated(module, config.source, "nvfp4_dual_gemm", folder)
+    emulated = Emulated(module, config, config.source, "nvfp4_dual_gemm", folder)
     m, n, k = size
     generator = torch.Generator().manual_seed(k)
     (a, sfa, ra), (b1, sfb1, rb1), (b2, sfb2, rb2) = (operand(rows, k, generator) for rows in (m, n, n))
     want = torch.nn.functional.silu(product(a, b1, sfa, sfb1)) * product(a, b2, sfa, sfb2)
-    blocks = -(-m // 128) * -(-n // config.columns) * config.split
+    blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
     for lazy in (False, True):
         c = guarded(m, n)
-        assert emulated(blocks, config, [a, b1, b2, ra, rb1, rb2, c, m, n, k], lazy=lazy) == ""
+        assert emulated(blocks, [a, b1, b2, ra, rb1, rb2, c, m, n, k], lazy=lazy) == ""
         assert_right(c, want)
 
 
@@ -148,7 +148,7 @@ def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str,
     module = submissions["nvfp4_group_gemm"]
     config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(split=split)
     sizes = [(136, 128, 768), (72, 384, 512), (8, 64, 256)]
-    emulated = Emulated(module, config.source(len(sizes)), "nvfp4_group_gemm", folder)
+    emulated = Emulated(module, config, config.source(len(sizes)), "nvfp4_group_gemm", folder)
     generator = torch.Generator().manual_seed(1)
     arguments: list[Any] = []
     results = []
@@ -158,7 +158,7 @@ def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str,
         c = guarded(m, n)
         arguments += [a, b, ra, rb, c, m, n, k]
         results.append((c, product(a, b, sfa, sfb)))
-    assert emulated(module.tiles_of(config, sizes) * split, config, arguments, lazy=True) == ""
+    assert emulated(module.tiles_of(config, sizes) * split, arguments, lazy=True) == ""
     for c, want in results:
         assert_right(c, want)
 
