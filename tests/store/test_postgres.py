@@ -1,0 +1,178 @@
+"""What only a server can do to a store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from postgres_server import NoServerError, PostgresServer
+from test_durability import HEADER
+from test_ranked_reads import add
+
+from harness.errors import MachineError
+from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, Status
+from harness.store import Store, open_reader, standings
+from harness.store.database import connect
+from harness.store.location import location
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """A server that a test may stop."""
+    try:
+        server = PostgresServer()
+        server.__enter__()
+    except NoServerError as error:
+        pytest.skip(f"NOT TESTED on PostgreSQL: {error}")
+    yield server
+    server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def server_home(sqlite_home: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HARNESS_DATABASE_URL", postgres_url)
+    return sqlite_home
+
+
+def test_a_server_that_goes_away_in_mid_run(own_server: PostgresServer, sqlite_home: Path) -> None:
+    url = own_server.create("store")
+    with Store.open(url) as store:
+        submission = store.add_submission("b", "ada", "a.py", "pass")
+        evaluation = store.begin_evaluation(submission, HEADER)
+        store.add_case(evaluation, CaseResult(CaseKind.TEST, 0, {}, Status.PASSED))
+        own_server.stop()
+        with pytest.raises(MachineError, match="no server answers") as caught:
+            store.add_case(evaluation, CaseResult(CaseKind.TEST, 1, {}, Status.PASSED))
+        assert "host=" not in str(caught.value)
+        with pytest.raises(MachineError, match="no server answers"), open_reader(url):
+            pass
+        own_server.start()
+        store.add_case(evaluation, CaseResult(CaseKind.TEST, 1, {}, Status.PASSED))
+        store.finish_evaluation(evaluation, EvaluationOutcome(Status.PASSED, None))
+    with open_reader(url) as reader:
+        (row,) = reader.evaluations(submission)
+    assert [case.index for case in row.cases] == [0, 1]
+    assert row.outcome.status is Status.PASSED
+
+
+def test_a_connection_that_breaks_in_mid_transaction(server_home: Path) -> None:
+    """The transaction is undone as a whole, and the reader says what happened."""
+    add("ada", 1000)
+    with pytest.raises(MachineError, match="connection to the server was lost"):
+        break_off()
+    db = connect(location())
+    with db.transaction():
+        assert standings.differences(db) == []
+    db.close()
+
+
+def break_off() -> None:
+    with open_reader() as reader:
+        db = reader.database
+        assert db is not None
+        with db.transaction():
+            db.run("DELETE FROM user_standings")
+            other = connect(location())
+            other.run("SELECT pg_terminate_backend(:pid)", {"pid": db.connection.info.backend_pid})
+            other.close()
+            db.run("DELETE FROM scored_runs")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((".invalid", ""), "no such database"),
+        (("", "&port=1"), "no server answers"),
+        (("", "&user=nobody_of_that_name"), "doesn't know this user"),
+    ],
+)
+def test_urls_that_lead_nowhere(postgres_url: str, change: tuple[str, str], message: str) -> None:
+    base, _, options = postgres_url.partition("?")
+    url = f"{base}{change[0]}?{options}{change[1]}".replace("harness@", "harness:secret@")
+    for opening in (Store.open, lambda url: open_reader(url).__enter__()):
+        with pytest.raises(MachineError, match=message) as caught:
+            opening(url)
+        assert "secret" not in str(caught.value)
+        assert "Set" in str(caught.value) or "heck" in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["postgres://", "postgresql+psycopg://"])
+def test_other_spellings_of_the_url(postgres_url: str, prefix: str) -> None:
+    url = postgres_url.replace("postgresql://", prefix)
+    Store.open(url).close()
+    with open_reader(url) as reader:
+        assert reader.leaderboards() == []
+
+
+def test_a_database_without_a_store_reads_as_empty_and_stays_so(postgres_url: str) -> None:
+    with open_reader(postgres_url) as reader:
+        assert reader.history("ada") == []
+    db = connect(location(postgres_url))
+    assert db.tuples("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'") == []
+    db.close()
+
+
+def test_somebody_elses_database(postgres_url: str) -> None:
+    db = connect(location(postgres_url))
+    db.run("CREATE TABLE theirs (x integer)")
+    db.close()
+    with pytest.raises(MachineError, match="something else than a harness store"), open_reader(postgres_url):
+        pass
+    with pytest.raises(MachineError, match="something else than a harness store"):
+        Store.open(postgres_url)
+
+
+def test_a_user_who_may_only_read(own_server: PostgresServer) -> None:
+    url = own_server.create("store")
+    with Store.open(url) as store:
+        evaluation = store.begin_evaluation(store.add_submission("b", "ada", "a.py", "pass"), HEADER)
+    db = connect(location(url))
+    # The process that ran it is gone; a reader who may not write shows it as it stands.
+    db.run("UPDATE evaluations SET process_start = process_start || '1'")
+    db.run("CREATE ROLE guest LOGIN")
+    db.run("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")
+    db.close()
+    guest = url.replace("harness@", "guest@")
+    with open_reader(guest) as reader:
+        row = reader.evaluation(evaluation)
+    assert row is not None
+    assert row.outcome.status is Status.RUNNING
+    with Store.open(url) as store, pytest.raises(MachineError, match="may not do that"):
+        Store.open(guest).add_submission("b", "guest", "a.py", "pass")
+    assert store is not None
+
+
+def test_many_writers_of_one_class_miss_nobody(server_home: Path) -> None:
+    """Each refreshes the same user's standing; one that read before another wrote would lose a run."""
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda n: add("ada", 1000 + n, source="one source"), range(18)))
+    with open_reader() as reader:
+        (of,) = reader.board_classes("board")
+        ((entry,), _) = reader.best_of_users(of)
+    assert (entry.runs, entry.score.value_ns) == (18, 1008.5)
+    db = connect(location())
+    with db.transaction():
+        assert standings.differences(db) == []
+    db.close()
+
+
+def test_a_writer_that_waits_too_long_says_so(server_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.store.database.BUSY_TIMEOUT_S", 1.0)
+    with Store.open() as store:
+        db = connect(location())
+        with db.transaction(), pytest.raises(MachineError, match="kept the store locked"):
+            store.add_submission("b", "ada", "a.py", "pass")
+        db.close()
+
+
+def test_without_psycopg_one_clear_error(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['psycopg'] = None\nfrom harness.cli.main import main\nmain(['history'])"
+    environment = {"HARNESS_DATABASE_URL": "postgresql://somewhere/db", "PATH": "/usr/bin:/bin", "HARNESS_USER": "ada"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 3
+    assert "pip install 'harness[postgres]'" in done.stderr
+    assert "Traceback" not in done.stderr
