@@ -223,6 +223,10 @@ class WorkerProcess:
             self.kill()
             raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUT_OF_MEMORY, f"it {excess}, and was stopped"))
 
+    def stop(self) -> None:
+        """Signal everything of the worker to stop, without waiting for it; `freeze` waits."""
+        self._freezer.stop()
+
     def freeze(self) -> None:
         """Stop everything of the worker until `thaw` or the next `send`, or check that it stayed stopped."""
         try:
@@ -231,8 +235,10 @@ class WorkerProcess:
             self.kill()
             raise WorkerFault(Status.REJECTED, Reason(ReasonCode.CHANNEL, str(error))) from None
 
-    def thaw(self) -> None:
+    def thaw(self, settle_s: float = 0.0) -> bool:
+        """Let it go on; whether all of it then fell asleep within `settle_s`, waiting for what comes."""
         self._freezer.thaw()
+        return settle_s == 0.0 or self._freezer.settle(settle_s)
 
     def log_bytes(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from harness.sandbox.processes import pids_below, read_process
 
 FREEZE_TIMEOUT_S = 5.0
-_AT_REST = b"TtZXx"
+_STOPPED = b"TtZXx"
+_ASLEEP = b"SI" + _STOPPED
 
 Ran = dict[tuple[int, int], bytes]
 """For every thread (process, thread), what the kernel counts of its running."""
@@ -31,6 +32,7 @@ class Freezer:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._ran: Ran | None = None
+        self._stopping = False
         self._known: dict[int, int] = {}
         """Processes of the last freeze with the time each started, since a pid may be another's by now."""
 
@@ -38,13 +40,19 @@ class Freezer:
     def frozen(self) -> bool:
         return self._ran is not None
 
+    def stop(self) -> None:
+        """Signal the processes of the last freeze to stop, and return at once: what runs stops within microseconds,
+        what waits for a core runs nothing more. `freeze` then sees to those that are new."""
+        if self._ran is None:
+            self._stopping = True
+            _signal((pid for pid in self._known if self._started(pid) == self._known[pid]), signal.SIGSTOP)
+
     def freeze(self) -> None:
         """Stop all; returns when every thread rests. Does nothing when frozen already. Raises FreezeError."""
         deadline = time.monotonic() + FREEZE_TIMEOUT_S
-        if self._ran is None:
-            _signal((pid for pid in self._known if self._started(pid) == self._known[pid]), signal.SIGSTOP)
+        self.stop()
         while self._ran is None:
-            ran, moving = self._look()
+            ran, moving = self._look(_STOPPED)
             if not moving:
                 self._ran, self._known = ran, {process: self._started(process) for process, _ in ran}
                 return
@@ -53,30 +61,38 @@ class Freezer:
                 raise FreezeError(f"the worker could not be stopped within {FREEZE_TIMEOUT_S:g} s")
 
     def thaw(self) -> None:
-        """Continue all. Does nothing when not frozen."""
-        if self._ran is not None:
-            self._ran = None
+        """Continue all that `freeze` or `stop` stopped."""
+        if self._ran is not None or self._stopping:
+            self._ran, self._stopping = None, False
             _signal(self._known, signal.SIGCONT)
 
     def check(self) -> None:
         """Raise FreezeError if anything ran since `freeze`."""
-        if self._ran is not None and self._look()[0] != self._ran:
+        if self._ran is not None and self._look(_STOPPED)[0] != self._ran:
             raise FreezeError("something of the worker ran while it was stopped")
+
+    def settle(self, timeout_s: float) -> bool:
+        """After `thaw`, wait until nothing of the worker runs or wants to; False when something still does."""
+        deadline = time.monotonic() + timeout_s
+        while self._look(_ASLEEP)[1]:
+            if time.monotonic() > deadline:
+                return False
+        return True
 
     @staticmethod
     def _started(pid: int) -> int:
         process = read_process(pid)
         return -1 if process is None else process.started
 
-    def _look(self) -> tuple[Ran, set[int]]:
-        """What every thread below has run, and the processes of which a thread does not rest."""
+    def _look(self, rest: bytes) -> tuple[Ran, set[int]]:
+        """What every thread below has run, and the processes of which a thread is in no state of `rest`."""
         ran: Ran = {}
         moving: set[int] = set()
         for process in pids_below(self._pid):
             with contextlib.suppress(OSError, ValueError):  # one that ends meanwhile
                 for name in os.listdir(f"/proc/{process}/task"):
                     stat = _read(f"/proc/{process}/task/{name}/stat")
-                    if stat[stat.rindex(b")") + 2] not in _AT_REST:
+                    if stat[stat.rindex(b")") + 2] not in rest:
                         moving.add(process)
                     ran[process, int(name)] = _read(f"/proc/{process}/task/{name}/schedstat") or stat
         return ran, moving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trial import CUDA, Outcome, Trial, board_of, docstring_of, read, tiny_board
+from trial import CUDA, Trial, board_of, docstring_of, read, tiny_board
 
 from harness.boards.board import Board
 from harness.boards.find import find_board
