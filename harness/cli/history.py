@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.history.technique_rows import TechniqueRow
     from harness.history.techniques_of import SourceTechniques
 
-TECHNIQUES_BUDGET_S = 0.06
+TECHNIQUES_BUDGET_S = 0.04
 """How long the screen may take to read sources whose techniques are not kept; `--techniques` and `--json` read all."""
 PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN, "hosted": Protocol.HOSTED}
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import TYPE_CHECKING
 
-from harness.techniques import EXTRACTOR_VERSION, Finding, extract
+from harness.techniques import EXTRACTOR_VERSION, Finding
 from harness.techniques.codec import from_json, to_json
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ class SourceTechniques:
             self.skipped += 1
             return None
         else:
+            from harness.techniques import extract
+
             started = time.thread_time()
             self._known[sha256] = extract(self._reader.source(sha256), file_name)
             if self._left_s is not None:
@@ -42,5 +43,9 @@ class SourceTechniques:
 
 def keep_techniques(store: Store, source: str, file_name: str) -> None:
     """Read a recorded source and keep what it does with it."""
+    import hashlib
+
+    from harness.techniques import extract
+
     sha256 = hashlib.sha256(source.encode("utf-8")).hexdigest()
     store.keep_techniques(sha256, EXTRACTOR_VERSION, to_json(extract(source, file_name)))

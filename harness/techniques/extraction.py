@@ -14,8 +14,6 @@ from harness.techniques.parameters import find_parameters
 from harness.techniques.structure import find_structure
 from harness.techniques.values import Values
 
-EXTRACTOR_VERSION = 1
-"""Stored with every result. Raise it when a rule changes what is found."""
 CUDA_SUFFIXES = (".cu", ".cuh", ".cpp", ".h")
 
 
