@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.measure.ranking import Rank, ranks
+from harness.measure.ranking import Rank, rank_in
 from harness.store.rows import HistoryRow
 
 
@@ -66,5 +66,5 @@ def rank_now(row: HistoryRow, best_scores: Mapping[str, float]) -> Rank | None:
     """
     if row.rank_then is None or row.score is None or row.rank_class is None or not best_scores:
         return None
-    others = [score for user, score in best_scores.items() if user != row.user]
-    return ranks([row.score.value_ns, *others], row.rank_class.delta)[0]
+    others = sorted(score for user, score in best_scores.items() if user != row.user)
+    return rank_in(row.score.value_ns, others, row.rank_class.delta)

@@ -5,7 +5,7 @@ What only one of the two databases understands is a pair, indexed by whether it 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0005"
+SCHEMA_VERSION = "0006"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = (
@@ -62,6 +62,11 @@ CASES = "SELECT * FROM case_results WHERE evaluation_id = :evaluation_id ORDER B
 NOTES = "SELECT id, created_at, text FROM notes WHERE submission_id = :submission_id ORDER BY id"
 TAGS = "SELECT tag FROM tags WHERE submission_id = :submission_id ORDER BY tag"
 TECHNIQUES = "SELECT findings FROM techniques WHERE source_sha256 = :sha256 AND extractor_version = :version"
+
+COMPILATIONS = (
+    "SELECT report FROM compilations WHERE source_sha256 = :sha256 AND leaderboard = :leaderboard ORDER BY architecture"
+)
+HAS_SOURCE = "SELECT 1 AS found FROM sources WHERE sha256 = :sha256"
 
 _SUMMARY_COLUMNS = """
        e.id AS evaluation_id, e.mode, e.protocol, e.grid, e.device_kind, e.device_name, e.isolation, e.interpreted,

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from harness.evaluation.record import ReasonCode
-from harness.measure.ranking import Entry, Rank, RankClass, ranks
+from harness.measure.ranking import Entry, Rank, RankClass, rank_in, ranks
 from harness.store import calibrations, codec, queries, standings
 from harness.store.database import Database, Row
 from harness.store.location import unisolated_allowed
@@ -86,8 +86,8 @@ def ranks_before(db: Database, of: BoardClass, moment: datetime) -> dict[str, Ra
 
 def rank_of(db: Database, of: BoardClass, user: str, score_ns: float) -> Rank:
     """The rank that a score of a user holds by itself: against the best of every other user."""
-    others = [score for other, score in best_scores(db, of).items() if other != user]
-    return ranks([score_ns, *others], of.rank_class.delta)[0]
+    others = sorted(score for other, score in best_scores(db, of).items() if other != user)
+    return rank_in(score_ns, others, of.rank_class.delta)
 
 
 def entries(db: Database, of: BoardClass) -> list[Entry]:

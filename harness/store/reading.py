@@ -103,6 +103,15 @@ class Reader:
         rows = self._rows(queries.TECHNIQUES, {"sha256": sha256, "version": extractor_version})
         return rows[0]["findings"] if rows else None
 
+    def has_source(self, sha256: str) -> bool:
+        """Whether a source is recorded."""
+        return bool(self._rows(queries.HAS_SOURCE, {"sha256": sha256}))
+
+    def compilations(self, sha256: str, leaderboard: str) -> list[str]:
+        """What compile mode said of a source on a board's cases, as JSON text, by architecture."""
+        rows = self._rows(queries.COMPILATIONS, {"sha256": sha256, "leaderboard": leaderboard})
+        return [row["report"] for row in rows]
+
     def leaderboards(self) -> list[str]:
         """The boards that have submissions, by name."""
         return [row["leaderboard"] for row in self._rows(queries.LEADERBOARDS)]

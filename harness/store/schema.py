@@ -155,6 +155,18 @@ techniques = Table(
     Column("findings", Text, nullable=False),
 )
 
+# What `harness compile` said of a source, the newest for each architecture; `report` is the JSON text that
+# harness.compiling.jsonable makes. The leaderboard is the one whose cases were followed, empty for none.
+compilations = Table(
+    "compilations",
+    metadata,
+    Column("source_sha256", String(64), ForeignKey("sources.sha256"), primary_key=True),
+    Column("leaderboard", Text, primary_key=True),
+    Column("architecture", Text, primary_key=True),
+    Column("report", Text, nullable=False),
+    Column("created_at", String(27), nullable=False),
+)
+
 device_calibrations = Table(
     "device_calibrations",
     metadata,

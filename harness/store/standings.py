@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from harness.evaluation.record import IsolationLevel, Mode, Protocol, ReasonCode, Status
-from harness.measure.ranking import pool, ranks, why_unranked
+from harness.measure.ranking import pool, rank_in, why_unranked
 from harness.measure.statistics import Figure, Interval
 from harness.store import calibrations, queries
 from harness.store.database import Database
@@ -67,12 +67,9 @@ def record(db: Database, evaluation_id: int) -> None:
     db.insert("scored_runs", RUN_COLUMNS, [run_row(row, class_id)])
     refresh_user(db, class_id, row["user_name"])
     if unranked_of(row) in CAN_RANK:
-        others = [
-            score
-            for user, score in db.tuples(queries.STANDING_SCORES, {"class_id": class_id})
-            if user != row["user_name"]
-        ]
-        rank = ranks([row["score_ns"], *others], calibrations.delta_of_row(db, row))[0].number
+        standing = db.tuples(queries.STANDING_SCORES, {"class_id": class_id})
+        others = [score for user, score in standing if user != row["user_name"]]
+        rank = rank_in(row["score_ns"], others, calibrations.delta_of_row(db, row)).number
         db.run(queries.SET_RANK_THEN, {"id": evaluation_id, "rank": rank})
 
 

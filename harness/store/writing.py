@@ -148,6 +148,14 @@ class Store:
             if connection.execute(select(schema.techniques).filter_by(**values)).first() is None:
                 connection.execute(insert(schema.techniques).values(**values, findings=findings))
 
+    def keep_compilation(self, sha256: str, leaderboard: str, architecture: str, report: str) -> None:
+        """Record what compile mode said of a recorded source, as JSON text, in place of what it said before."""
+        key = {"source_sha256": sha256, "leaderboard": leaderboard, "architecture": architecture}
+        values = {**key, "report": codec.storable_text(report), "created_at": _now()}
+        with self._transaction() as connection:
+            connection.execute(delete(schema.compilations).filter_by(**key))
+            connection.execute(insert(schema.compilations).values(**values))
+
     def keep_calibration(self, calibration: DeviceCalibration | NoiseCalibration) -> int:
         """Record what was calibrated; its id. It counts from now on, in place of the one before it."""
         with self._transaction() as connection:
@@ -207,7 +215,8 @@ class Store:
                 connection.execute(delete(table).where(table.c.submission_id == submission_id))
             connection.execute(delete(submissions).where(submissions.c.id == submission_id))
             if connection.execute(select(submissions.c.id).filter_by(source_sha256=sha256).limit(1)).first() is None:
-                connection.execute(delete(schema.techniques).filter_by(source_sha256=sha256))
+                for table in (schema.techniques, schema.compilations):
+                    connection.execute(delete(table).filter_by(source_sha256=sha256))
                 connection.execute(delete(schema.sources).filter_by(sha256=sha256))
 
     @contextmanager

@@ -17,6 +17,7 @@ from harness.measure.ranking import (
     best_per_user,
     pool_by_source,
     rank_among,
+    rank_in,
     ranks,
     why_unranked,
 )
@@ -130,3 +131,10 @@ RANKS: dict[str, Any] = {
 )
 def test_who_ranks(changes: dict[str, Any], expected: object) -> None:
     assert why_unranked(**{**RANKS, **changes}) is expected
+
+
+@given(st.lists(st.floats(1.0, 2.0) | st.sampled_from([1.0, 1.01, 1.5]), max_size=20), st.data())
+def test_one_rank_is_that_among_all(others: list[float], data: st.DataObject) -> None:
+    score = data.draw(st.floats(0.9, 2.1) | st.sampled_from([1.0, *others]))
+    delta = data.draw(st.sampled_from([0.0, 0.01, 0.1]))
+    assert rank_in(score, sorted(others), delta) == ranks([score, *others], delta)[0]
