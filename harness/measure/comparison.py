@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from statistics import NormalDist
 
 from harness.measure.statistics import Interval
 
@@ -201,6 +200,8 @@ def _skipped(count: int, confidence: float) -> int:
     """How many Walsh averages to leave out at each end: the most for which both tails stay within 1 − confidence."""
     tail = (1 - confidence) / 2
     if count > _EXACT_UP_TO:
+        from statistics import NormalDist  # dear to import, and only a measurement comes here
+
         mean = count * (count + 1) / 4
         deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
         return max(0, math.floor(mean + NormalDist().inv_cdf(tail) * deviation - 0.5))
