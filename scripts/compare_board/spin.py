@@ -2,12 +2,12 @@ import time
 
 import torch
 
-SLOWER = 1.0
+SLOWER = 0
 
 
 def custom_kernel(data):
-    x, length = data
-    length = round(length * SLOWER)
+    x, length, extra = data
+    length += SLOWER * extra
     if x.is_cuda:
         torch.cuda._sleep(length)
     else:
