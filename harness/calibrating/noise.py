@@ -85,5 +85,5 @@ def score_ns(evaluation: Evaluation, cases: list[CaseResult], outcome: Evaluatio
     score = evaluation_score(evaluation.header(), outcome, cases)
     if outcome.status is Status.PASSED and score is not None:
         return score.value_ns
-    why = outcome.reason.message if outcome.reason is not None else "it has no score"
+    why = outcome.reason.message if outcome.reason is not None else "a case took no longer than a call of nothing"
     raise MachineError(f"the board's baseline can't be measured here: {why}")

@@ -42,6 +42,8 @@ def measure(kind: str) -> Iterator[tuple[str, float]]:
         if rate is not None:
             yield f"{FLOPS}{precision}", rate
     yield LAUNCH, launch_ns(kind)
+    if kind == "cuda":
+        torch.cuda.empty_cache()
 
 
 def copy_bytes_per_s(kind: str) -> float:

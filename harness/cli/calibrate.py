@@ -96,7 +96,6 @@ def _measure_device(boards: list[Board], logs: Path, server: ForkServer) -> Devi
     from harness.evaluation.state import StateWatch
     from harness.sandbox import best_level, harden_supervisor
 
-    harden_supervisor()
     device = machine.device()
     watch = StateWatch(device.kind)
     for warning in watch.look("before"):
@@ -105,6 +104,7 @@ def _measure_device(boards: list[Board], logs: Path, server: ForkServer) -> Devi
     for name, value in measure(device.kind):
         figures[name] = value
         _say(f"  {_words(name, value)}")
+    harden_supervisor()  # after CUDA has been opened, which looks into /proc/self
     board = boards[0] if boards else find_boards()[0]
     cuda = device.kind == "cuda"
     figures[NOOP], figures[NOOP_SPREAD] = noop_ns(
