@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from harness.boards.board import Board, Language
-from harness.boards.directives import Directives, parse_directives, read_submission
+from harness.boards.directives import EXTENSIONS, Directives, parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import json_option, print_json, stdout_console
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from harness.compiling.compile import Compiled
 
 DEFAULT_ARCHITECTURE = "sm_100a"
-_CUDA_ENDINGS = (".cu", ".cuh", ".cpp")
 
 
 @click.command("compile")
@@ -54,7 +54,7 @@ _CUDA_ENDINGS = (".cu", ".cuh", ".cpp")
 @click.option("-v", "--verbose", is_flag=True, help="Every kernel's specialisation and instruction mix.")
 @json_option
 def compile_command(
-    file: Path,
+    file: str,
     board_name: str | None,
     cases: tuple[int, ...],
     tests: bool,
@@ -67,10 +67,14 @@ def compile_command(
     verbose: bool,
     as_json: bool,
 ) -> int:
-    """Compile every kernel that FILE launches, for a GPU that need not be here, and show what it costs there.
+    """Compile every kernel that a file launches, for a GPU that need not be here, and show what it costs there.
+
+    All digits are the id of a submission. What is said of a submission's source on all of its board's cases is kept
+    beside it, for `show` and `diff`.
 
     \b
     harness compile kernel.py --arch sm_100a
+    harness compile 12 --arch sm_100a
     harness compile kernel.py --arch sm_90a,sm_100a --case 0 --sass out
     harness compile kernel.cu --arch sm_120a --json
 
@@ -80,14 +84,14 @@ def compile_command(
     from harness.compiling.compile import compile_file
     from harness.store.location import home
 
-    source = read_submission(file)
-    directives = parse_directives(source, file.name)
+    operand = _operand(file)
+    directives = parse_directives(operand.source, operand.name)
     for warning in directives.warnings:
         click.echo(f"warning: {warning}", err=True)
-    board = _board(file, board_name, directives)
+    board = _board(operand, board_name, directives)
     request = CompileRequest(
-        source=source,
-        file_name=file.name,
+        source=operand.source,
+        file_name=operand.name,
         board=board,
         architectures=_architectures(arch, directives, board),
         only=tuple(dict.fromkeys(cases)),
@@ -95,7 +99,7 @@ def compile_command(
         isolation=IsolationLevel(isolation) if isolation else None,
         case_timeout_s=timeout_s,
         use_cache=not no_cache,
-        beside=file.absolute().parent if board is None else None,
+        beside=operand.folder if board is None else None,
     )
     if board is None and cases:
         raise RequestError(
@@ -104,14 +108,17 @@ def compile_command(
     compiled = compile_file(
         request, cache_folder=home() / "compiled", progress=lambda text: click.echo(f"  {text}", err=True)
     )
+    if board is not None and not cases and not tests:
+        from harness.compiling.kept import keep
+
+        keep([each.compilation for each in compiled])
     for folder, kind in ((ptx_folder, "ptx"), (sass_folder, "sass")):
         if folder is not None:
             _write_files(folder, kind, compiled)
     if as_json:
-        from harness.compiling.jsonable import to_dict
+        from harness.cli.compile_report import compilation_document
 
-        documents = [{**to_dict(each.compilation), "status": each.compilation.status.value} for each in compiled]
-        print_json({"compilations": documents})
+        print_json({"compilations": [compilation_document(each.compilation) for each in compiled]})
     else:
         from harness.cli.compile_report import render_compilation
 
@@ -121,24 +128,53 @@ def compile_command(
     return _exit_status(compiled)
 
 
-def _board(file: Path, option: str | None, directives: Directives) -> Board | None:
+@dataclass(frozen=True)
+class _Operand:
+    """What is compiled: a file's text, or a submission's. `folder` is where a file's headers are."""
+
+    source: str
+    name: str
+    shown: str
+    leaderboard: str | None = None
+    folder: Path | None = None
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.name.endswith(EXTENSIONS[Language.CUDA])
+
+
+def _operand(text: str) -> _Operand:
+    if not (text.isascii() and text.isdigit()):
+        path = Path(text)
+        return _Operand(read_submission(path), path.name, text, folder=path.absolute().parent)
+    from harness.cli.lookup import find_submission
+    from harness.store import open_reader
+
+    with open_reader() as reader:
+        submission = find_submission(reader, int(text))
+        source = reader.source(submission.sha256)
+    return _Operand(source, submission.file_name, f"submission {submission.id}", submission.leaderboard)
+
+
+def _board(operand: _Operand, option: str | None, directives: Directives) -> Board | None:
     """The board whose cases are followed; None for a CUDA file that names none."""
-    if option is None and directives.leaderboard is None:
-        if file.suffix in _CUDA_ENDINGS:
+    name = option or operand.leaderboard or directives.leaderboard
+    if name is None:
+        if operand.is_cuda:
             return None
         raise RequestError(
             "no leaderboard is named, so there are no inputs to follow the code with",
-            where=str(file),
+            where=operand.shown,
             hint="Begin the file with `#!POPCORN leaderboard NAME`, or add --board NAME; `harness boards` lists them.",
         )
-    board = find_board(option if option is not None else str(directives.leaderboard))
-    if board.language is Language.PYTHON and file.suffix in _CUDA_ENDINGS:
+    board = find_board(name)
+    if operand.is_cuda and board.language is Language.PYTHON:
         return None
-    read_submission(file, board.language)
+    if not operand.name.endswith(EXTENSIONS[board.language]):
+        what = f"board '{board.name}' takes {', '.join(EXTENSIONS[board.language])} files"
+        raise RequestError(what, where=operand.shown)
     if board.multi_gpu:
-        raise MachineError(
-            f"board '{board.name}' runs on several GPUs at once; compile mode has one make-believe device"
-        )
+        raise MachineError(f"board '{board.name}' runs on several GPUs; compile mode has one make-believe device")
     return board
 
 

@@ -60,6 +60,13 @@ def render_compilation(console: Console, compilation: Compilation, *, verbose: b
     console.print()
 
 
+def compilation_document(compilation: Compilation) -> dict[str, object]:
+    """A compilation as `--json` has it."""
+    from harness.compiling.jsonable import to_dict
+
+    return {**to_dict(compilation), "status": compilation.status.value}
+
+
 def _table(compilation: Compilation) -> Table:
     from rich.text import Text
 

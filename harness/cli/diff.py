@@ -26,6 +26,7 @@ from harness.history.comparison import Comparison, compare
 from harness.store import Reader, open_reader
 
 if TYPE_CHECKING:
+    from harness.compiling.comparison import CompilationChange
     from harness.history.techniques_of import SourceTechniques
     from harness.techniques import Finding
 
@@ -64,6 +65,7 @@ def diff_command(
         before, after = _sides(reader, old, new, leaderboard, user)
         board = common_board(reader, (before, after), leaderboard) if measure else ""
         techniques = _techniques(reader, before, after)
+        compilations = _compilations(reader, before, after)
     difference = Difference(
         old=before,
         new=after,
@@ -71,6 +73,7 @@ def diff_command(
         comparison=_compare(before, after),
         old_techniques=techniques[0],
         new_techniques=techniques[1],
+        compilations=compilations,
     )
     if measure:
         from dataclasses import replace
@@ -127,6 +130,15 @@ def _compare(old: Side, new: Side) -> Comparison | None:
     ]
     with_cases = next((each for each in comparisons if each.cases), None)
     return with_cases or next((each for each in comparisons if each.score), comparisons[0])
+
+
+def _compilations(reader: Reader, old: Side, new: Side) -> tuple[CompilationChange, ...]:
+    """What compile mode said of both, for every architecture that both were compiled for."""
+    if old.submission is None or new.submission is None:
+        return ()
+    from harness.compiling.kept import changes_of
+
+    return changes_of(reader, old.submission, new.submission)
 
 
 def _techniques(reader: Reader, old: Side, new: Side) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from harness.comparing.record import PairedComparison
+    from harness.compiling.comparison import CompilationChange
     from harness.techniques import Finding, TechniqueChange
 
 LINE_STYLE = {LineKind.ADDED: "green", LineKind.REMOVED: "red", LineKind.FOLD: "dim", LineKind.SAME: ""}
@@ -41,6 +42,8 @@ class Difference:
     old_techniques: tuple[Finding, ...]
     new_techniques: tuple[Finding, ...]
     measured: PairedComparison | None = None
+    compilations: tuple[CompilationChange, ...] = ()
+    """By architecture, where both sides were compiled without the device."""
 
     @property
     def renamed(self) -> tuple[str, str] | None:
@@ -78,6 +81,10 @@ def render_difference(console: Console, difference: Difference) -> None:
     elif difference.comparison is not None:
         console.print()
         _write_figures(console, difference)
+    if difference.compilations:
+        from harness.cli.compile_diff import render_compilation_changes
+
+        render_compilation_changes(console, difference.compilations)
     _write_techniques(console, difference)
 
 
@@ -255,8 +262,13 @@ def diff_document(difference: Difference) -> dict[str, Any]:
             "lost": [finding_document(finding) for change in changes for finding in change.lost],
             "gained": [finding_document(finding) for change in changes for finding in change.gained],
         },
+        "compilations": [],
         "measured": None,
     }
+    if difference.compilations:
+        from harness.cli.compile_diff import compilation_change_document
+
+        document["compilations"] = [compilation_change_document(change) for change in difference.compilations]
     if difference.measured is not None:
         from harness.cli.comparing import compare_document
 

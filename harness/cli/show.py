@@ -33,6 +33,8 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
     harness show 12 --no-code
     harness show 12 --json
     """
+    from harness.cli.compile_report import compilation_document, render_compilation
+    from harness.compiling.kept import kept_compilations
     from harness.history.techniques_of import SourceTechniques
     from harness.techniques.codec import finding_document
 
@@ -41,6 +43,7 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
         source = reader.source(submission.sha256)
         evaluations = reader.evaluations(id)
         notes, tags = reader.notes(id), reader.tags(id)
+        compilations = kept_compilations(reader, submission)
         techniques = SourceTechniques(reader).of(submission.sha256, submission.file_name) or ()
     if as_json:
         latest = evaluations[-1] if evaluations else None
@@ -49,6 +52,7 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
         document["source"] = source
         document["techniques"] = [finding_document(finding) for finding in techniques]
         document["tags"], document["notes"] = tags, [note_document(note) for note in notes]
+        document["compilations"] = [compilation_document(each) for each in compilations]
         document["evaluations"] = [evaluation_document(None, each)["evaluation"] for each in evaluations]
         print_json(document)
         return
@@ -66,6 +70,9 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
         versions = ", ".join(f"{name} {version}" for name, version in evaluation.header.versions.items())
         if versions:
             write(console, f"versions: {printable(versions)}", style="dim")
+    for compilation in compilations:
+        console.print()
+        render_compilation(console, compilation)
     _write_techniques(console, techniques)
     if tags or notes:
         console.print()

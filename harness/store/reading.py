@@ -98,6 +98,20 @@ class Reader:
         """The tags of a submission, by name."""
         return [row["tag"] for row in self._rows(queries.TAGS, {"submission_id": submission_id})]
 
+    def remarks(self, submission_ids: Iterable[int]) -> tuple[dict[int, list[str]], dict[int, list[Note]]]:
+        """The tags and the notes of several submissions, as `tags` and `notes` give those of one, by id; only of those
+        that have some."""
+        tags: dict[int, list[str]] = {}
+        notes: dict[int, list[Note]] = {}
+        if self._db is not None:
+            ids = sorted(set(submission_ids))
+            for submission_id, tag in sorted(self._db.look_up("tags", "submission_id", ids, "submission_id, tag")):
+                tags.setdefault(submission_id, []).append(tag)
+            columns = ("id", "submission_id", "created_at", "text")
+            for row in sorted(self._db.look_up("notes", "submission_id", ids, ", ".join(columns))):
+                notes.setdefault(row[1], []).append(_note(dict(zip(columns, row, strict=True))))
+        return tags, notes
+
     def techniques(self, sha256: str, extractor_version: int) -> str | None:
         """What that version of the extractor read from a source, as JSON text; None when it was not kept."""
         rows = self._rows(queries.TECHNIQUES, {"sha256": sha256, "version": extractor_version})

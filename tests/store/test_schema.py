@@ -26,7 +26,7 @@ BACK_TO_0002 = (
     "DROP INDEX ix_evaluations_running",
     "CREATE INDEX ix_evaluations_status ON evaluations (status)",
     "ALTER TABLE evaluations DROP COLUMN state",
-    *(f"DROP TABLE {table}" for table in ("noise_calibrations", "device_calibrations")),
+    *(f"DROP TABLE {table}" for table in ("compilations", "noise_calibrations", "device_calibrations")),
     *(f"DROP TABLE {table}" for table in ("user_standings", "scored_runs", "rank_classes", "store_info")),
     "DROP INDEX ix_submissions_origin",
     *(f"ALTER TABLE {table} DROP COLUMN origin" for table in ("submissions", "evaluations")),
