@@ -1,9 +1,36 @@
-"""What all tests share."""
+"""What tests of several areas share."""
 
 from __future__ import annotations
 
 import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 # Two test processes on two cores: more threads than that wait for one another more than they work. Set before torch is
 # imported anywhere; commands that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from postgres_server import NoServerError, PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL server; where there can be none, the test is skipped and says so."""
+    try:
+        server = PostgresServer()
+        server.__enter__()
+    except NoServerError as error:
+        pytest.skip(f"NOT TESTED on PostgreSQL: {error}")
+    yield server
+    server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """The URL of an empty database."""
+    return postgres.create(f"t{uuid.uuid4().hex}")
