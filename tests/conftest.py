@@ -1,4 +1,4 @@
-"""What tests of several areas share."""
+"""What all tests share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 # Two test processes on two cores: more threads than that wait for one another more than they work. Set before torch is
 # imported anywhere; commands that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from postgres_server import NoServerError, PostgresServer

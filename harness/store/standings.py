@@ -65,7 +65,10 @@ def record(db: Database, evaluation_id: int) -> None:
     class_id = class_of(db, class_key(row), evaluation_id)
     db.run(queries.DELETE_RUN, {"class_id": class_id, **{name: row[name] for name in RUN_COLUMNS[1:4]}})
     db.insert("scored_runs", RUN_COLUMNS, [run_row(row, class_id)])
-    refresh_user(db, class_id, row["user_name"])
+    if class_id in stale_classes(db):  # while an import is under way: the rank is that among all the same
+        refresh_class(db, class_id)
+    else:
+        refresh_user(db, class_id, row["user_name"])
     if unranked_of(row) in CAN_RANK:
         standing = db.tuples(queries.STANDING_SCORES, {"class_id": class_id})
         others = [score for user, score in standing if user != row["user_name"]]

@@ -58,6 +58,10 @@ def test_notes_and_tags(home: Path) -> None:
         assert [(note.id, note.text) for note in reader.notes(submission)] == [(first, "spills at 128\\x00")]
         assert reader.tags(submission) == ["tma"]
         assert reader.tags(99) == reader.notes(99) == []
+        assert reader.remarks([submission, 99]) == (
+            {submission: reader.tags(submission)},
+            {submission: reader.notes(submission)},
+        )
 
 
 def test_techniques_are_kept_by_source_and_version(home: Path) -> None:

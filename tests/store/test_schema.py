@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
+from sqlalchemy.engine import Engine
 from test_durability import HEADER as TEST_HEADER
 
-from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, IsolationLevel, Mode, Samples, Status
-from harness.store import Store, open_reader, queries
+from harness.evaluation.record import EvaluationOutcome, IsolationLevel, Mode, Status
+from harness.measure.statistics import Figure
+from harness.store import Store, codec, open_reader, queries
 from harness.store.database import Database, connect_postgres
 from harness.store.location import location
 from harness.store.migrate import alembic_config
@@ -22,31 +25,19 @@ from harness.store.schema import metadata
 
 Opener = Callable[[], Database]
 HEADER = replace(TEST_HEADER, mode=Mode.LEADERBOARD, isolation=IsolationLevel.NAMESPACES)
-BACK_TO_0002 = (
-    "DROP INDEX ix_evaluations_running",
-    "CREATE INDEX ix_evaluations_status ON evaluations (status)",
-    "ALTER TABLE evaluations DROP COLUMN state",
-    *(f"DROP TABLE {table}" for table in ("compilations", "noise_calibrations", "device_calibrations")),
-    *(f"DROP TABLE {table}" for table in ("user_standings", "scored_runs", "rank_classes", "store_info")),
-    "DROP INDEX ix_submissions_origin",
-    *(f"ALTER TABLE {table} DROP COLUMN origin" for table in ("submissions", "evaluations")),
-    *(f"ALTER TABLE {table} DROP COLUMN published" for table in ("submissions", "evaluations")),
-    "ALTER TABLE evaluations DROP COLUMN rank_then",
-    "DROP INDEX ix_submissions_leaderboard_user_name_created_at_id",
-    "DROP INDEX ix_submissions_user_name_created_at_id",
-    "CREATE INDEX ix_submissions_leaderboard_user_name_id ON submissions (leaderboard, user_name, id)",
-    "CREATE INDEX ix_submissions_user_name_id ON submissions (user_name, id)",
-    "UPDATE alembic_version SET version_num = '0002'",
-)
+
+
+def an_engine() -> Engine:
+    place = location()
+    if place.dsn is None:
+        return create_engine(place.url)
+    dsn = place.dsn
+    return create_engine("postgresql+psycopg://", creator=lambda: connect_postgres(dsn, autocommit=False))
 
 
 def differing() -> list[str]:
     """The steps that would make the store's tables those of `schema`."""
-    place = location()
-    if place.dsn is None:
-        engine = create_engine(place.url)
-    else:
-        engine = create_engine("postgresql+psycopg://", creator=lambda: connect_postgres(place.dsn, autocommit=False))
+    engine = an_engine()
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         steps = compare_metadata(context, metadata)
@@ -66,16 +57,33 @@ def test_a_column_that_no_migration_makes_is_noticed(home: Path, raw: Opener) ->
     assert differing() == ["remove_column"]
 
 
+def make_old_store(db: Database) -> None:
+    """A store of the second schema, with one ranked evaluation."""
+    engine = an_engine()
+    with engine.begin() as connection:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+    engine.dispose()
+    moment = "2026-11-01T00:00:00.000000Z"
+    db.insert("sources", ("sha256", "text"), [("a" * 64, "pass")])
+    names = ("leaderboard", "user_name", "file_name", "source_sha256", "created_at", "gpus")
+    db.insert("submissions", names, [("b", "ada", "a.py", "a" * 64, moment, "[]")])
+    columns = {
+        **codec.header_columns(HEADER),
+        **codec.outcome_columns(EvaluationOutcome(Status.PASSED, None)),
+        **codec.score_columns(Figure(1000.0, None)),
+        **dict.fromkeys(("started_at", "finished_at"), moment),
+        **{"submission_id": 1, "host": "", "pid": 0, "process_start": ""},
+    }
+    known = [name for name in db.columns("evaluations") if name in columns]
+    db.insert("evaluations", known, [tuple(columns[name] for name in known)])
+
+
 def test_an_old_store_is_migrated_with_its_rankings(home: Path, raw: Opener) -> None:
-    """Brought back to the second schema, with one ranked evaluation, then opened by a reader."""
-    with Store.open() as store:
-        evaluation = store.begin_evaluation(store.add_submission("b", "ada", "a.py", "pass"), HEADER)
-        case = CaseResult(CaseKind.BENCHMARK, 0, {}, Status.PASSED, samples=Samples((1000,) * 7))
-        store.add_case(evaluation, case)
-        store.finish_evaluation(evaluation, EvaluationOutcome(Status.PASSED, None))
-    db = raw()
-    for statement in BACK_TO_0002:
-        db.run(statement)
+    if location().dsn is None:
+        (home / "harness.sqlite3").touch()
+    make_old_store(raw())
     with open_reader() as reader:
         (entry,) = reader.entries("b")
         (of,) = reader.board_classes("b")

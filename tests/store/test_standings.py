@@ -12,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_ranked_reads import HEADER, PASSED, add
 
-from harness.evaluation.record import IsolationLevel, Protocol, Reason, ReasonCode
+from harness.evaluation.record import (
+    CaseKind,
+    CaseResult,
+    IsolationLevel,
+    Protocol,
+    Reason,
+    ReasonCode,
+    Samples,
+    Status,
+)
 from harness.measure.ranking import best_per_user, fastest_first, pool_by_source, rank_among
 from harness.store import Reader, Store, open_reader, standings
 from harness.store.database import Database
@@ -109,6 +118,19 @@ def test_a_class_that_is_behind_is_read_from_its_runs(home: Path, raw: Callable[
     assert standings.stale_classes(db) == []
     with db.transaction():
         assert standings.differences(db) == []
+
+
+def test_the_rank_of_the_day_while_a_class_is_behind(home: Path, raw: Callable[[], Database]) -> None:
+    add("ada", 1000)
+    with Store.open() as store:
+        raw().run("UPDATE rank_classes SET stale = (1 = 1)")
+        raw().run("DELETE FROM user_standings")
+        evaluation = store.begin_evaluation(store.add_submission("board", "bob", "a.py", "pass"), HEADER)
+        case = CaseResult(CaseKind.BENCHMARK, 0, {}, Status.PASSED, samples=Samples((2000,) * 7))
+        store.add_case(evaluation, case)
+        store.finish_evaluation(evaluation, PASSED)
+    with open_reader() as reader:
+        assert [row.rank_then for row in reader.history("bob")] == [2]
 
 
 def test_the_rank_of_the_day_is_kept(home: Path) -> None:
