@@ -68,7 +68,8 @@ def history_command(
         progress = steps(reader.history(user, board))
         chosen = [step for step in progress if _is_wanted(step, device, protocol, since, best_only)]
         if tag is not None:
-            chosen = [step for step in chosen if tag in reader.tags(step.row.id)]
+            tags, _ = reader.remarks(step.row.id for step in chosen)
+            chosen = [step for step in chosen if tag in tags.get(step.row.id, ())]
         sections = _sections(chosen)
         shown = {key: section if as_json else section[-limit:] for key, section in sections.items()}
         lines, unread = _lines(reader, shown, None if as_json or all_techniques else TECHNIQUES_BUDGET_S)
@@ -125,6 +126,7 @@ def _lines(
     from harness.history.techniques_of import SourceTechniques
 
     known = SourceTechniques(reader, budget_s)
+    tags, notes = reader.remarks(step.row.id for section in sections.values() for step in section)
     lines: dict[Key, list[Line]] = {}
     for key, section in sections.items():
         rank_class = key[1]
@@ -135,8 +137,8 @@ def _lines(
                 step,
                 rank_now(step.row, best),
                 _changes(known, step),
-                tuple(reader.tags(step.row.id)),
-                tuple(reader.notes(step.row.id)),
+                tuple(tags.get(step.row.id, ())),
+                tuple(notes.get(step.row.id, ())),
             )
             for step in reversed(section)
         ]
