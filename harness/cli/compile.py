@@ -26,7 +26,7 @@ DEFAULT_ARCHITECTURE = "sm_100a"
 
 
 @click.command("compile")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE|ID")
 @click.option(
     "--board", "--leaderboard", "board_name", metavar="BOARD", help="Whose cases to follow; else the header's."
 )

@@ -93,3 +93,4 @@ def can(dsl: str) -> bool:
 @pytest.fixture(autouse=True)
 def _store_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HARNESS_LEADERBOARDS", str(HERE))
