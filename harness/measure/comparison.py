@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from harness.measure.statistics import Interval
+from harness.measure.statistics import Interval, median
 
 CONFIDENCE = 0.99
 """Of every interval here. A difference that is none is called one in at most 1 % of comparisons."""
@@ -61,11 +61,11 @@ class Unit:
     a2_ns: float
 
     @property
-    def log_ratio(self) -> float | None:
-        """Mean logarithm of B over A; None when a time is not positive."""
-        if min(self.a1_ns, self.b1_ns, self.b2_ns, self.a2_ns) <= 0:
-            return None
-        return (math.log(self.b1_ns / self.a1_ns) + math.log(self.b2_ns / self.a2_ns)) / 2
+    def log_ratio(self) -> float:
+        """Mean logarithm of B over A. A single time may be zero or less by noise; it counts as a nanosecond, far out,
+        which is all that ranks see of it."""
+        a1, b1, b2, a2 = (max(time, 1.0) for time in (self.a1_ns, self.b1_ns, self.b2_ns, self.a2_ns))
+        return (math.log(b1 / a1) + math.log(b2 / a2)) / 2
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,14 @@ class Judgement:
 
 
 def ratio_of(units: Sequence[Unit]) -> Ratio | None:
-    """The ratio that units show; None for fewer than eight, and when a time is not positive."""
-    logs = [unit.log_ratio for unit in units]
-    values = [log for log in logs if log is not None]
-    if len(values) < len(logs) or len(values) < UNITS[0]:
+    """The ratio that units show; None for fewer than eight, and when A's or B's median time is not positive."""
+    if len(units) < UNITS[0]:
         return None
-    return ratio_of_logs(values)
+    a_ns = [time for unit in units for time in (unit.a1_ns, unit.a2_ns)]
+    b_ns = [time for unit in units for time in (unit.b1_ns, unit.b2_ns)]
+    if min(median(a_ns), median(b_ns)) <= 0:
+        return None
+    return ratio_of_logs([unit.log_ratio for unit in units])
 
 
 def ratio_of_logs(logs: Sequence[float]) -> Ratio:
