@@ -19,7 +19,15 @@ from typing import Any
 
 from harness.errors import MachineError
 from harness.evaluation.record import Reason, ReasonCode, Status
-from harness.sandbox import FreezeError, Freezer, MemoryWatcher, SandboxPlan, bwrap_argv, kill_tree
+from harness.sandbox import (
+    FreezeError,
+    Freezer,
+    MemoryWatcher,
+    RanWhileFrozenError,
+    SandboxPlan,
+    bwrap_argv,
+    kill_tree,
+)
 from harness.wire.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, Message, channel_pair
 from harness.worker import START_FAILED
 
@@ -233,7 +241,8 @@ class WorkerProcess:
             self._freezer.freeze() if not self._freezer.frozen else self._freezer.check()
         except FreezeError as error:
             self.kill()
-            raise WorkerFault(Status.REJECTED, Reason(ReasonCode.CHANNEL, str(error))) from None
+            status = Status.REJECTED if isinstance(error, RanWhileFrozenError) else Status.ERROR
+            raise WorkerFault(status, Reason(ReasonCode.CHANNEL, str(error))) from None
 
     def thaw(self, settle_s: float = 0.0) -> bool:
         """Let it go on; whether all of it then fell asleep within `settle_s`, waiting for what comes."""

@@ -11,7 +11,7 @@ from harness.sandbox.defaults import default_plan
 from harness.sandbox.enter import enter
 from harness.sandbox.environment import clean_environment
 from harness.sandbox.errors import SandboxError
-from harness.sandbox.freeze import FreezeError, Freezer
+from harness.sandbox.freeze import FreezeError, Freezer, RanWhileFrozenError
 from harness.sandbox.plan import Bind, SandboxPlan
 from harness.sandbox.probe import SandboxAbility, best_level, probe
 from harness.sandbox.processes import become_subreaper, harden_supervisor, kill_tree
@@ -24,6 +24,7 @@ __all__ = [
     "FreezeError",
     "Freezer",
     "MemoryWatcher",
+    "RanWhileFrozenError",
     "SandboxAbility",
     "SandboxError",
     "SandboxPlan",

@@ -14,7 +14,7 @@ from harness.evaluation.record import CaseKind
 HERE = Path(__file__).parent
 SUBMISSIONS = HERE / "submissions"
 CALL_TIMEOUT_S = 200
-ATTEMPTS = 3
+ATTEMPTS = 5
 """On a machine that is busy with something else a short call may seem to take no longer than nothing."""
 SLOW = ("cpp_extension", "torch_compile", "gpu_load_inline")
 
