@@ -29,7 +29,8 @@ class StoppingRule:
         """Why to stop now, or None to go on. `times_ns` are the case's times so far, `spent_s` their wall time.
 
         Between looks it always says go on. At a look it stops when the interval's half-width is within the target
-        (not before `least` calls), when the count is the largest, or when the next look would end beyond the budget at the pace so far.
+        (not before `least` calls), when the count is the largest, or when the next look would end beyond the budget at
+        the pace so far.
         """
         count = len(times_ns)
         if count < LOOKS[-1] and count not in LOOKS:
