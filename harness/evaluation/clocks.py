@@ -106,7 +106,7 @@ class SocketClock:
             asleep = self.worker.thaw(SETTLE_S)
             t0 = time.perf_counter_ns()
             early_ns = 0 if asleep else t0 - thawed
-            self._socket.send(b"g")
+            self._open_gate()
             self._await_done(time.monotonic() + timeout_s, timeout_s)
             t1 = time.perf_counter_ns() + early_ns
         answer = self.worker.answer(timeout_s)
@@ -118,18 +118,33 @@ class SocketClock:
         return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, 0, False, answer), output
 
     def _refuse_early_words(self) -> None:
-        """A done word that is here before the gate opens was not written by the call."""
+        """A done word that is here before the gate opens was not written by the call. A worker that died is no liar."""
         if select.select([self._socket], [], [], 0)[0]:
+            if not self._said_done():
+                raise self.worker.ended(RuntimeError("its clock closed before the call"))
             self.worker.kill()
             text = "the worker said that a call was done before the call had begun"
             raise WorkerFault(Status.REJECTED, Reason(ReasonCode.CHANNEL, text))
+
+    def _open_gate(self) -> None:
+        try:
+            self._socket.send(b"g")
+        except OSError as error:
+            raise self.worker.ended(error) from None
+
+    def _said_done(self) -> bool:
+        """Take the done word from the socket that is readable; False where only its end is there to be read."""
+        try:
+            return bool(self._socket.recv(1))
+        except OSError:  # reset: the worker died with a word of ours unread
+            return False
 
     def _await_done(self, deadline: float, timeout_s: float) -> None:
         while True:
             # The channel too: a worker that failed or died tells it there and never writes the done byte.
             waiting: list[Any] = [self._socket, self.worker.channel]
             ready, _, _ = select.select(waiting, [], [], 0.05)
-            if self._socket in ready and self._socket.recv(1):
+            if self._socket in ready and self._said_done():
                 return
             if self.worker.channel in ready or self._socket in ready:
                 self.worker.answer(1.0)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import re
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 import psutil
-
-from harness.store.location import location
+from stores import cut_connections, locked, read_only, store_files
 
 HERE = Path(__file__).resolve().parent
 FORK_SERVER = "harness.worker.forkserver"
 ANNOUNCED = re.compile(r"^ +(test|benchmark) (\d+) \(.*?\) (passed|failed|rejected|error|timeout)")
 END_TIMEOUT_S = 90.0
-CLONE_NEWNS = 0x00020000
 
 
 class Fault(StrEnum):
@@ -41,7 +36,14 @@ class Fault(StrEnum):
     LOCKED = "store locked by another process for up to 2 s"
     LOCKED_AND_KILLED = "supervisor killed while the store is locked"
     FULL = "no more can be written by the supervisor"
-    READ_ONLY = "store made read-only"
+    READ_ONLY = "store made read-only for up to 3 s"
+    CUT = "connections to the database cut for up to 1.5 s"
+
+
+OF_SQLITE = (Fault.WHILE_WRITING, Fault.FULL, Fault.READ_ONLY)
+OF_SERVER = (Fault.CUT,)
+STRIKES_ALL = (Fault.READ_ONLY, Fault.CUT)
+"""Faults that every run of the round meets."""
 
 
 RUN_GOES_ON = (Fault.WORKER, Fault.LOCKED)
@@ -175,6 +177,10 @@ class Trial:
                 with read_only():
                     self._sleep(self.choice.uniform(0.5, 3))
                 return True
+            case Fault.CUT:
+                until = time.monotonic() + self.choice.uniform(0.3, 1.5)
+                cut_connections(lambda: time.monotonic() > until or not self.run.alive)
+                return True
         return False
 
     def join(self) -> None:
@@ -187,64 +193,3 @@ def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def store_path() -> Path:
-    path = location().path
-    assert path is not None
-    return path
-
-
-def store_files() -> list[tuple[int, int]]:
-    found = []
-    for end in ("", "-wal"):
-        with suppress(FileNotFoundError):
-            stat = Path(f"{store_path()}{end}").stat()
-            found.append((stat.st_size, stat.st_mtime_ns))
-    return found
-
-
-@contextmanager
-def locked() -> Iterator[None]:
-    """Hold the store's write lock, as another writer would."""
-    connection = sqlite3.connect(store_path(), isolation_level=None, timeout=30)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        connection.execute("ROLLBACK")
-        connection.close()
-
-
-@contextmanager
-def read_only() -> Iterator[None]:
-    """The store's folder as one that can't be written: by its mode, or by its mount for root, whom modes don't hold."""
-    folder = store_path().parent
-    if os.getuid():
-        folder.chmod(0o500)
-        store_path().chmod(0o400)
-    else:
-        for _ in range(100):  # busy while the store is open for writing
-            if not mount("-o", "remount,bind,ro", str(folder)):
-                break
-            time.sleep(0.01)
-    try:
-        yield
-    finally:
-        if os.getuid():
-            folder.chmod(0o700)
-            store_path().chmod(0o600)
-        else:
-            mount("-o", "remount,bind,rw", str(folder))
-
-
-def mount(*arguments: str) -> int:
-    return subprocess.run(["mount", *arguments], stderr=subprocess.DEVNULL).returncode
-
-
-def own_mounts(folder: Path) -> bool:
-    """Give this process mounts of its own, with `folder` as one; whether that could be done."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS):
-        return False
-    return not mount("--make-rprivate", "/") and not mount("--bind", str(folder), str(folder))
