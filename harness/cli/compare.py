@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     metavar="S",
     help="Seconds of timed calls a case; eight units of each run are taken whatever they cost.",
 )
-@click.option("--isolation", type=click.Choice([level.value for level in IsolationLevel]), help="As for submit.")
+@click.option(
+    "--isolation",
+    type=click.Choice([level.value for level in IsolationLevel if level is not IsolationLevel.UNKNOWN]),
+    help="As for submit.",
+)
 @click.option("--seed", type=int, help="Root of every seed; the same root gives the same inputs again.")
 @json_option
 def compare_command(

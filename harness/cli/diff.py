@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import json_option, print_json, stdout_console, user_option
-from harness.cli.diff_screen import Difference, diff_document, render_difference
+from harness.cli.diff_document import diff_document
+from harness.cli.diff_screen import Difference, render_difference
 from harness.cli.lookup import find_submission, recorded_board
 from harness.cli.operands import (
     Side,

@@ -1,19 +1,18 @@
-"""The screen and the document of a difference: code, figures, techniques."""
+"""A difference and its screen: code, figures, resources, techniques."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harness.cli.document import figure_us, interval_us, plain_value, submission_document
 from harness.cli.formatting import format_case, format_class, format_ratio, format_time, printable
 from harness.cli.operands import Side
 from harness.cli.report import plain_table, write
 from harness.evaluation.record import Status
 from harness.history.code_diff import DiffLine, LineKind
-from harness.history.comparison import CaseChange, Change, Comparison
+from harness.history.comparison import Change, Comparison
 from harness.measure.comparison import Verdict
 from harness.measure.statistics import Figure
 
@@ -238,77 +237,3 @@ def _write_techniques(console: Console, difference: Difference) -> None:
             Text(printable(value_words(row.new)), style="green" if row.new is not None else "dim"),
         )
     console.print(table)
-
-
-# -- the document -----------------------------------------------------------------------------------------------------
-
-
-def diff_document(difference: Difference) -> dict[str, Any]:
-    """The document of `diff --json`: stable field names, full precision, times in microseconds."""
-    from harness.techniques.codec import finding_document
-
-    comparison = difference.comparison
-    changes = difference.technique_changes
-    document: dict[str, Any] = {
-        "old": _side_part(difference.old),
-        "new": _side_part(difference.new),
-        "renamed": list(difference.renamed) if difference.renamed else None,
-        "code": [str(line) for line in difference.lines],
-        "refusal": comparison.refusal or None if comparison else None,
-        "score": _change_part(comparison.score) if comparison and comparison.score else None,
-        "cases": [_case_part(case) for case in comparison.cases] if comparison else [],
-        "notes": list(comparison.notes) if comparison else [],
-        "techniques": {
-            "lost": [finding_document(finding) for change in changes for finding in change.lost],
-            "gained": [finding_document(finding) for change in changes for finding in change.gained],
-        },
-        "compilations": [],
-        "measured": None,
-    }
-    if difference.compilations:
-        from harness.cli.compile_diff import compilation_change_document
-
-        document["compilations"] = [compilation_change_document(change) for change in difference.compilations]
-    if difference.measured is not None:
-        from harness.cli.comparing import compare_document
-
-        document["measured"] = compare_document(difference.measured, difference.old, difference.new)
-    return document
-
-
-def _side_part(side: Side) -> dict[str, Any]:
-    if side.submission is None:
-        return {"id": None, "file_name": side.file_name}
-    return submission_document(side.submission)
-
-
-def _case_part(case: CaseChange) -> dict[str, Any]:
-    return {
-        "spec": {key: plain_value(value) for key, value in case.spec.items()},
-        "old_status": case.old_status.value if case.old_status else None,
-        "new_status": case.new_status.value if case.new_status else None,
-        "old_us": figure_us(case.old),
-        "old_ci_us": interval_us(case.old),
-        "new_us": figure_us(case.new),
-        "new_ci_us": interval_us(case.new),
-        **_ratio_part(case.change),
-    }
-
-
-def _change_part(change: Change) -> dict[str, Any]:
-    return {
-        "old_us": figure_us(change.old),
-        "old_ci_us": interval_us(change.old),
-        "new_us": figure_us(change.new),
-        "new_ci_us": interval_us(change.new),
-        **_ratio_part(change),
-    }
-
-
-def _ratio_part(change: Change | None) -> dict[str, Any]:
-    interval = change.ratio_interval if change else None
-    return {
-        "ratio": change.ratio if change else None,
-        "ratio_ci": [interval.low, interval.high] if interval else None,
-        "verdict": change.verdict.value if change else None,
-    }
