@@ -34,6 +34,12 @@ output_t = torch.Tensor
 """[T, H] bfloat16."""
 
 
+def make_output(data: input_t) -> output_t:
+    """What a kernel of FlashInfer's contest writes into, when it takes its output as an eleventh argument."""
+    hidden_states = data[2]
+    return torch.empty(hidden_states.shape, dtype=torch.bfloat16, device=hidden_states.device)
+
+
 class TestSpec(TypedDict):
     """One case: T tokens, the first of the 32 local experts, and sizes where they are not the full ones."""
 
