@@ -26,7 +26,7 @@ from harness.compiling.cache import ResultCache, key_of, versions
 from harness.compiling.jsonable import RecordError, from_dict
 from harness.compiling.record import Compilation, CompiledCase, Kernel, Problem, ProblemKind, SourceLine
 from harness.compiling.request import CompileRequest
-from harness.compiling.workplace import Workplace, make_folder, read_artefact
+from harness.compiling.workplace import LOG, Workplace, make_folder, read_artefact
 from harness.errors import MachineError, RequestError
 from harness.evaluation.host import submission_file, support_files
 from harness.evaluation.record import ReasonCode
@@ -36,6 +36,8 @@ from harness.sandbox import best_level
 LOOKED_FOR = "Triton, Gluon and Helion kernels, CuTe DSL, load_inline and load, torch.cuda._compile_kernel"
 PRELOADED = {"triton": r"\b(?:triton|helion)\b"}
 """Packages that every worker of a file would import, by the words that give them away: imported once, before a fork."""
+COMPILER_ENDED = "the compiler itself ended"
+_MLIR_ERROR = re.compile(r"\b(?:error|LLVM ERROR): (.+)$|\b(Assertion .+ failed)\.?$", re.MULTILINE)
 _HEADERS = (".h", ".hpp", ".cuh", ".inc")
 _MOST_HEADERS = 200
 
@@ -231,6 +233,7 @@ class _Jobs:
         name = f"{architecture.name}-{cases[0][0] if cases else 0}"
         out = make_folder(self._base / f"out-{name}")
         news: dict[str, Any] = {}
+        log = ""
 
         def on_news(told: dict[str, Any]) -> None:
             news.update(told)
@@ -239,7 +242,7 @@ class _Jobs:
 
         self._progress(f"{architecture.name}: starting")
         try:
-            self._workplace.run(
+            answer = self._workplace.run(
                 name,
                 {**request, "out": str(out)},
                 code=self._code,
@@ -248,12 +251,18 @@ class _Jobs:
                 timeout_s=self._request.case_timeout_s,
                 on_news=on_news,
             )
+            log = answer[LOG]
         except WorkerFault as fault:
+            log = fault.traceback
             problem = _cut_short(fault, news)
             met = [CompiledCase(index, spec, (problem,)) for index, spec in cases if index == news.get("case")]
             part.cases += met
             part.problems += [] if met else [problem]
         self._read(out, part)
+        part.problems = [_explained(problem, log) for problem in part.problems]
+        part.cases = [
+            replace(case, problems=tuple(_explained(problem, log) for problem in case.problems)) for case in part.cases
+        ]
         return part
 
     def _read(self, out: Path, part: _Part) -> None:
@@ -286,9 +295,20 @@ def _cut_short(fault: WorkerFault, news: dict[str, Any]) -> Problem:
     if fault.reason.code is ReasonCode.TIMEOUT:
         return Problem(ProblemKind.TIMEOUT, fault.reason.message, source, str(kernel or ""), fault.traceback)
     if kernel:
-        text = f"the compiler itself ended: {fault.reason.message}"
+        text = f"{COMPILER_ENDED}: {fault.reason.message}"
         return Problem(ProblemKind.COMPILE_ERROR, text, source, str(kernel), fault.traceback)
     return Problem(ProblemKind.CRASH, fault.reason.message, detail=fault.traceback)
+
+
+def _explained(problem: Problem, log: str) -> Problem:
+    """Triton's passes say why they fail on standard error alone, as MLIR's diagnostics and assertions do."""
+    if "PassManager::run failed" not in problem.message and not problem.message.startswith(COMPILER_ENDED):
+        return problem
+    told = list(dict.fromkeys((match.group(1) or match.group(2)).strip() for match in _MLIR_ERROR.finditer(log)))
+    telling = [text for text in told if "while processing an MLIR pass pipeline" not in text]
+    if not telling:
+        return problem
+    return replace(problem, message=f"{problem.message}: {telling[0]}", detail="\n".join(telling))
 
 
 def _merged(request: CompileRequest, architecture: str, parts: list[_Part], seconds: float) -> Compiled:

@@ -17,7 +17,8 @@ _ARCH_OPTION = re.compile(r"(?:-gencode|--generate-code|-arch|--gpu-architecture
 _ERROR = re.compile(
     r"^(?P<file>[^\s(:][^(:]*)(?:\((?P<line>\d+)\)|:(?P<line2>\d+)(?::\d+)?): (?:fatal )?error\s*:? (?P<text>.*)$"
 )
-_PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
+_PTXAS_ERROR = re.compile(r"^ptxas (?:\S.*?, line \d+; )?(?:error|fatal)\s*: (?P<text>.*)$")
+_ABORTED = "aborted due to errors"
 _MISSING_HEADER = re.compile(r"fatal error: (?P<name>\S+): No such file|cannot open source file \"(?P<name2>[^\"]+)\"")
 
 
@@ -116,6 +117,8 @@ def errors_of(log: str) -> tuple[CudaError, ...]:
         match = _PTXAS_ERROR.match(line.strip())
         if match:
             found.append(CudaError(f"ptxas: {match.group('text').strip()}"))
+    telling = [each for each in dict.fromkeys(found) if _ABORTED not in each.text]
+    found = telling or found
     if not found:
         last = [line for line in log.splitlines() if line.strip()][-1:]
         found = [CudaError(last[0] if last else "nvcc failed without a word")]

@@ -21,6 +21,9 @@ from harness.wire.channel import Message
 MODULE = "harness.compiling.worker.server"
 PRELOAD = "HARNESS_COMPILE_PRELOAD"
 """Tells the fork server which packages its workers will import."""
+LOG = "log"
+"""Where an answer holds the end of the worker's output."""
+MOST_LOG_CHARS = 40_000
 MOST_ARTEFACT_BYTES = 64 << 20
 
 
@@ -74,7 +77,7 @@ class Workplace:
                     raise MachineError(
                         f"the compile worker failed: {answer['fault']}", hint=answer.get("traceback", "")
                     )
-                return answer
+                return {**answer, LOG: _tail(log, MOST_LOG_CHARS)}
         except WorkerFault as fault:
             fault.traceback = fault.traceback or _tail(log)
             raise
