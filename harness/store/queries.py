@@ -18,6 +18,10 @@ HAS_VERSION = (
     "WHERE table_schema = current_schema() AND table_name = 'alembic_version'",
 )
 VERSION = "SELECT version_num FROM alembic_version"
+# Both versions at once; it fails where a table is missing.
+VERSIONS = """
+SELECT (SELECT version_num FROM alembic_version), (SELECT value FROM store_info WHERE key = 'standings')
+"""
 INFO = "SELECT value FROM store_info WHERE key = :key"
 FORGET_INFO = "DELETE FROM store_info WHERE key = :key"
 SET_INFO = "INSERT INTO store_info (key, value) VALUES (:key, :value)"
@@ -55,8 +59,9 @@ LAST_SUBMISSION_ID = "SELECT max(id) AS id FROM submissions"
 LATEST = _SUBMISSION + "WHERE s.user_name = :user" + _NEWEST
 LATEST_ON_BOARD = _SUBMISSION + "WHERE s.user_name = :user AND s.leaderboard = :leaderboard" + _NEWEST
 
-EVALUATION = "SELECT * FROM evaluations WHERE id = :id"
-EVALUATIONS = "SELECT * FROM evaluations WHERE submission_id = :submission_id ORDER BY id"
+_EVALUATION = "SELECT e.*, s.leaderboard, s.user_name FROM evaluations e JOIN submissions s ON s.id = e.submission_id "
+EVALUATION = _EVALUATION + "WHERE e.id = :id"
+EVALUATIONS = _EVALUATION + "WHERE e.submission_id = :submission_id ORDER BY e.id"
 CASES = "SELECT * FROM case_results WHERE evaluation_id = :evaluation_id ORDER BY id"
 
 NOTES = "SELECT id, created_at, text FROM notes WHERE submission_id = :submission_id ORDER BY id"

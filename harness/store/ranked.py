@@ -5,7 +5,7 @@ A class whose standings are behind (see `harness.store.standings`) is read from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from harness.evaluation.record import ReasonCode
+from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.measure.ranking import Entry, Rank, RankClass, rank_in, ranks
 from harness.store import calibrations, codec, queries, standings
 from harness.store.database import Database, Row
@@ -36,9 +37,8 @@ class BoardClass:
         return self.unranked is None or (self.unranked is ReasonCode.NOT_ISOLATED and unisolated_allowed())
 
 
-def classes(db: Database, leaderboard: str) -> list[BoardClass]:
-    """The classes of a board that have scores, the one used last first."""
-    known = calibrations.noises(db)
+def classes(db: Database, leaderboard: str, known: Mapping[NoiseKey, NoiseCalibration]) -> list[BoardClass]:
+    """The classes of a board that have scores, with the noise that is `known` of them, the one used last first."""
     return [
         BoardClass(
             row["id"],

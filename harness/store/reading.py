@@ -154,7 +154,7 @@ class Reader:
 
     def board_classes(self, leaderboard: str) -> list[BoardClass]:
         """The classes of a board's scores, those that rank and those that don't, the one used last first."""
-        return [] if self._db is None else ranked.classes(self._db, leaderboard)
+        return [] if self._db is None else ranked.classes(self._db, leaderboard, self._noises())
 
     def best_of_users(self, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
         """The best source of each user, fastest first, at most `limit`; and how many users there are."""
@@ -256,21 +256,18 @@ class Reader:
         score = evaluation.score
         if score is None:
             return evaluation
+        leaderboard = row["leaderboard"]
         if self._noises():
-            of = self.submission(row["submission_id"])
-            assert of is not None
-            noise = calibrations.noise_for(evaluation.rank_class(of.leaderboard), self._noises())
+            noise = calibrations.noise_for(evaluation.rank_class(leaderboard), self._noises())
             evaluation = replace(evaluation, noise=noise)
         if not with_rank:
             return evaluation
-        submission = self.submission(row["submission_id"])
-        assert submission is not None
-        key = standings.class_key({**row, "leaderboard": submission.leaderboard})
-        own = next((of for of in self._ranking(submission.leaderboard) if _key(of) == key), None)
+        key = standings.class_key(row)
+        own = next((of for of in self._ranking(leaderboard) if _key(of) == key), None)
         ranks = own is not None and evaluation.header.mode is Mode.LEADERBOARD
         if own is None or not ranks or evaluation.outcome.status is not Status.PASSED:
             return evaluation
-        rank = ranked.rank_of(self._database(), own, submission.user, score.value_ns)
+        rank = ranked.rank_of(self._database(), own, row["user_name"], score.value_ns)
         return replace(evaluation, rank=rank)
 
     def _rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[codec.Row]:
@@ -299,6 +296,9 @@ def mark_interrupted(db: Database) -> None:
 def check_version(db: Database, place: Location) -> bool:
     """Whether the schema is up to date; False when a migration must run. Raises MachineError for what is not ours or
     is of a newer version."""
+    with suppress(*db.errors):  # nearly always there is nothing more to ask
+        if db.tuples(queries.VERSIONS) == [(queries.SCHEMA_VERSION, standings.VERSION)]:
+            return True
     if not db.value(queries.HAS_VERSION[db.postgres]):
         if db.value(queries.HAS_TABLES[db.postgres]):
             raise MachineError(
