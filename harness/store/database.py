@@ -41,9 +41,10 @@ class Database:
         return rows
 
     def stream(self, sql: str, parameters: Row | None = None, at_once: int = 2000) -> Iterator[tuple[Any, ...]]:
-        """The rows as tuples, never all of them in memory. On PostgreSQL only within a transaction."""
+        """The rows as tuples, never all of them in memory."""
         if self.postgres:
-            with self.connection.cursor(name="harness") as cursor:
+            # The server keeps the result, within the transaction that is under way or one for this alone.
+            with self.connection.transaction(), self.connection.cursor(name="harness") as cursor:
                 cursor.itersize = at_once
                 cursor.execute(_for_psycopg(sql), parameters or {})
                 yield from cursor

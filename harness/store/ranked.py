@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nsmallest
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -62,12 +63,17 @@ def best_of_users(db: Database, of: BoardClass, limit: int | None = None) -> tup
 
 def all_sources(db: Database, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
     """Every source of every user, fastest first, at most `limit`; and how many there are."""
-    sources = [
-        (user, *source)
-        for user, runs in _by_user(db, queries.RUNS_OF_CLASS, of)
-        for source in standings.pooled_sources(runs)
-    ]
-    return _entries(db, of, sources, limit), len(sources)
+    count = 0
+
+    def sources() -> Iterator[Any]:
+        nonlocal count
+        for user, runs in _by_user(db, queries.RUNS_OF_CLASS, of):
+            for source in standings.pooled_sources(runs):
+                count += 1
+                yield (user, *source)
+
+    fastest = sources() if limit is None else nsmallest(limit, sources(), key=_speed)
+    return _entries(db, of, fastest, limit), count
 
 
 def best_scores(db: Database, of: BoardClass) -> dict[str, float]:
@@ -113,14 +119,14 @@ def standing_of(db: Database, of: BoardClass, user: str) -> tuple[float, int] | 
 
 
 def _by_user(db: Database, query: str, of: BoardClass, **parameters: str) -> Iterator[tuple[str, list[Any]]]:
-    rows = db.tuples(query, {"class_id": of.id, **parameters})
+    rows = db.stream(query, {"class_id": of.id, **parameters})
     for user, runs in groupby(rows, key=itemgetter(0)):
         yield user, [run[1:] for run in runs]
 
 
 def _entries(db: Database, of: BoardClass, sources: Iterable[Any], limit: int | None) -> list[Entry]:
     """Entries of (user, latest run, figure, runs), with what only the submissions know looked up for those shown."""
-    shown = sorted(sources, key=lambda source: (source[2].value_ns, source[1][1]))[:limit]
+    shown = sorted(sources, key=_speed)[:limit]
     ids = sorted({source[1][2] for source in shown})
     details = {row[0]: row[1:] for some in _chunks(ids) for row in db.tuples(_details_of(len(some)), _numbered(some))}
     return [
@@ -137,6 +143,11 @@ def _entries(db: Database, of: BoardClass, sources: Iterable[Any], limit: int | 
         )
         for user, latest, figure, runs in shown
     ]
+
+
+def _speed(source: Any) -> tuple[float, int]:
+    _, latest, figure, _ = source
+    return figure.value_ns, latest[1]
 
 
 def _chunks(ids: list[int]) -> Iterator[list[int]]:
