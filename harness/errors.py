@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -47,6 +48,28 @@ class MachineError(HarnessError):
     """The request was right, but this machine can't do it. Exit status 3."""
 
     exit_status = ExitStatus.MACHINE_CANNOT
+
+
+_DISK_FAULTS = {
+    errno.ENOSPC: "no space is left",
+    errno.EDQUOT: "no space is left in this user's quota",
+    errno.EFBIG: "files may not grow any more (a limit of this process or its file system)",
+    errno.EROFS: "the file system is read-only",
+    errno.EIO: "the disk fails",
+}
+
+
+def disk_fault(error: BaseException) -> MachineError | None:
+    """What to tell of an OSError that is the disk's fault wherever it arises; None for any other error."""
+    if isinstance(error, FileNotFoundError) and "usable temporary directory" in str(error):  # tempfile tried them all
+        return MachineError("no folder for temporary files can be written", hint="Set TMPDIR to one of yours.")
+    if not isinstance(error, OSError) or error.errno not in _DISK_FAULTS:
+        return None
+    return MachineError(
+        _DISK_FAULTS[error.errno],
+        where=str(error.filename or "a file"),
+        hint="What was recorded before is kept. HARNESS_HOME and TMPDIR name other folders.",
+    )
 
 
 def did_you_mean(name: str, known: list[str]) -> str:

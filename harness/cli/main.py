@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from harness import __version__
-from harness.errors import ExitStatus, HarnessError, did_you_mean
+from harness.errors import ExitStatus, HarnessError, did_you_mean, disk_fault
 
 # name -> (module, one line of help). The module's function of the same name, with `_command` added, is the command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -102,6 +102,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
+        if (fault := disk_fault(error)) is not None:
+            click.echo(f"harness: {fault}", err=True)
+            sys.exit(fault.exit_status)
         click.echo(
             f"harness: internal error: {type(error).__name__}: {error}\n"
             "This is a fault of harness, not of your file. `harness --debug …` shows where; please report it.",
