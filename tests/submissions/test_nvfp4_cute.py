@@ -17,7 +17,11 @@ BLACKWELL = [
     ("nvfp4_gemm", "nvfp4_gemm_triton.py"),
     ("nvfp4_dual_gemm", "dual_gemm_cute.py"),
     ("nvfp4_dual_gemm", "dual_gemm_triton.py"),
+    ("nvfp4_dual_gemm", "dual_gemm_opt_cute.py"),
+    ("nvfp4_group_gemm", "group_gemm_cute.py"),
+    ("nvfp4_group_gemm", "group_gemm_cute2.py"),
     ("nvfp4_group_gemm", "group_gemm_cute4.py"),
+    ("nvfp4_group_gemm", "group_gemm_cute5.py"),
     ("nvfp4_group_gemm", "group_gemm_triton.py"),
 ]
 
@@ -33,21 +37,59 @@ def test_pointers_alternate_between_operands_and_results() -> None:
     assert [pointer.dtype for pointer in made] == [*module.TYPES, *module.TYPES]
 
 
+def test_metadata_of_groups() -> None:
+    """Each group's sizes, first tile and addresses, whichever way they are passed."""
+    sizes = [(128, 256, 512), (129, 384, 256), (8, 128, 256)]
+    table = load_submission("nvfp4_group_gemm", "group_gemm_cute.py").size_table(sizes)
+    assert table == [[128, 256, 512, 0], [129, 384, 256, 2], [8, 128, 256, 8], [0, 0, 0, 9]]
+    for file in ("group_gemm_cute2.py", "group_gemm_cute5.py"):
+        module = load_submission("nvfp4_group_gemm", file)
+        flat = module.flat_metadata([(*size, *range(10 * g, 10 * g + 5)) for g, size in enumerate(sizes)])
+        assert len(flat) == module.FIELDS * len(sizes)
+        second = flat[module.FIELDS : 2 * module.FIELDS]
+        assert second == [129, 384, 256, 2, 10, 11, 12, 13, 14]
+        assert [second[field] for field in (module.M, module.K, module.FIRST_TILE, module.C)] == [129, 256, 2, 14]
+
+
+@pytest.mark.parametrize("count", [1, 7, 64])
+def test_room_for_tensor_maps_is_aligned(count: int) -> None:
+    import torch
+
+    for file in ("group_gemm_cute.py", "group_gemm_cute2.py", "group_gemm_cute5.py"):
+        module = load_submission("nvfp4_group_gemm", file)
+        room = module.room_for_maps(count, torch.device("cpu"))
+        assert room.data_ptr() % module.MAP_BYTES == 0
+        assert room.numel() * 8 == count * module.MAP_BYTES
+
+
+def test_persistent_tiles_are_covered_once() -> None:
+    module = load_submission("nvfp4_dual_gemm", "dual_gemm_opt_cute.py")
+    taken = [tile for cta in range(148) for tile in module.tiles_of(cta, 148, 256)]
+    assert sorted(taken) == list(range(256))
+
+
+def test_sums_that_leave_no_room_for_scales_are_refused() -> None:
+    module = load_submission("nvfp4_dual_gemm", "dual_gemm_opt_cute.py")
+    with pytest.raises(ValueError, match="leave no room for scales"):
+        module.DualGemm(tile=(128, 128, 256), buffers=2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("board", "file"), BLACKWELL)
 def test_compiles_for_blackwell_with_fp4_mma_and_no_spills(board: str, file: str, tmp_path: Path) -> None:
     """Every benchmark case; a kernel that breaks a limit of tensor or shared memory has another exit status."""
-    command = [sys.executable, "-m", "harness.cli.main", "compile", ROOT / "submissions" / board / file]
+    path = ROOT / "submissions" / board / file
+    command = [sys.executable, "-m", "harness.cli.main", "compile", str(path)]
     done = subprocess.run(
-        [*command, "--arch", "sm_100a", "--sass", tmp_path],
+        [*command, "--arch", "sm_100a", "--sass", str(tmp_path)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    for path in tmp_path.glob("*.sass"):
-        sass = path.read_text()
+    for listing in tmp_path.glob("*.sass"):
+        sass = listing.read_text()
         assert "UTCOMMA" in sass  # tcgen05.mma of FP4 with block scales
         assert "UTMALDG" in sass
         assert "STL" not in sass
