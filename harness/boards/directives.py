@@ -170,7 +170,7 @@ def read_submission(path: Path, language: Language | None = None) -> str:
     if len(raw) > MAX_BYTES:
         raise RequestError(f"the file has {len(raw):,} bytes", where=where, allowed=f"at most {MAX_BYTES:,}")
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")  # a byte-order mark is no part of the text
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RequestError(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +19,8 @@ from harness.boards.board import Board, GridName, format_spec
 from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import stderr_console
-from harness.errors import HarnessError, MachineError, RequestError
+from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name
+from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 from harness.evaluation.claim import Claim, claim_device
 from harness.evaluation.plan import Plan
 from harness.evaluation.record import (
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 _claim: Claim | None = None
 """This process's hold on its device, kept until it ends."""
+RUN_LOGS, RUN_LOGS_KEPT_S = "harness-logs-", 24 * 3600
 PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN}
 
 
@@ -111,6 +117,8 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
         click.echo(f"warning: {warning}", err=True)
     board = _board(options["leaderboard"], directives.leaderboard, file)
     read_submission(file, board.language)  # the extension must be the board's language's
+    check_syntax(source, file, board)
+    spec = fitting_spec(spec, board, options["cases"])
     if options["place"] != "local":
         raise RequestError(f"cannot run on '{options['place']}'", where="--on", allowed="local")
     _claim = claim_device(lambda text: click.echo(text, err=True))
@@ -159,6 +167,9 @@ def _check_gpu(asked: str | None, header: tuple[str, ...]) -> None:
 
     device = machine.device()
     if asked is not None and asked.casefold() not in device.name.casefold():
+        if not is_gpu_name(asked):
+            near = did_you_mean(asked, gpu_names())
+            raise RequestError(f"no GPU is known as '{asked}'", where="--gpu", allowed="e.g. H200, B200", hint=near)
         raise MachineError(
             f"this machine has no {asked}; its device is {device.name}",
             where="--gpu",
@@ -232,6 +243,8 @@ def watch(
 def _cut_short(error: BaseException) -> EvaluationOutcome:
     if isinstance(error, HarnessError):
         return EvaluationOutcome(Status.ERROR, Reason(ReasonCode.HARNESS, str(error)))
+    if (fault := disk_fault(error)) is not None:
+        return EvaluationOutcome(Status.ERROR, Reason(ReasonCode.HARNESS, str(fault)))
     if isinstance(error, KeyboardInterrupt):
         return EvaluationOutcome(Status.INTERRUPTED, Reason(ReasonCode.INTERRUPTED, "stopped by the user"))
     return EvaluationOutcome(
@@ -287,7 +300,28 @@ def log_folder(kept: bool) -> Path:
     from harness.store.location import home
 
     if not kept:
-        return Path(tempfile.mkdtemp(prefix="harness-logs-"))
+        _forget_old_logs()
+        return Path(tempfile.mkdtemp(prefix=RUN_LOGS))
     logs = home() / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix="", dir=logs))
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="", dir=logs))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RequestError(
+            "it is not a folder", where=f"HARNESS_HOME={home()}", hint="Set HARNESS_HOME to a folder."
+        ) from error
+    except OSError as error:
+        raise MachineError(
+            f"it can't be written: {error.strerror}",
+            where=f"HARNESS_HOME={home()}",
+            hint="Make it writable, or set HARNESS_HOME to a folder of yours. `harness run` records nothing.",
+        ) from error
+
+
+def _forget_old_logs() -> None:
+    """Remove this user's logs of runs that are a day old."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{RUN_LOGS}*"):
+        with contextlib.suppress(OSError):
+            state = folder.lstat()
+            if state.st_uid == os.getuid() and time.time() - state.st_mtime > RUN_LOGS_KEPT_S:
+                shutil.rmtree(folder, ignore_errors=True)

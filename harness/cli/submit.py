@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -33,7 +35,7 @@ def submit_command(user: str, as_json: bool, **options: Any) -> int:
     request = resolve(options)
     evaluation = evaluation_for(request.plan, log_folder(kept=True))
     ids: dict[str, int] = {}
-    with Store.open() as store:
+    with Store.open() as store, _saying_what_stays(ids):
         ids["submission"] = store.add_submission(
             request.board.name, user, request.plan.file_name, request.source, request.gpus
         )
@@ -53,3 +55,14 @@ def submit_command(user: str, as_json: bool, **options: Any) -> int:
     else:
         render_evaluation(stdout_console(), submission, recorded)
     return ExitStatus.PASSED if run.outcome.status is Status.PASSED else ExitStatus.FAILED
+
+
+@contextmanager
+def _saying_what_stays(ids: dict[str, int]) -> Iterator[None]:
+    """When the user stops it: that what finished is kept, and where."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if "evaluation" in ids:
+            click.echo(f"the cases that finished are kept: harness show {ids['submission']}", err=True)
+        raise

@@ -7,10 +7,11 @@ of these caches. A worker that must not be used any more is replaced before the 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.boards.board import GridName, format_spec
@@ -19,7 +20,7 @@ from harness.boards.reference import Reference
 from harness.errors import MachineError
 from harness.evaluation import machine
 from harness.evaluation.cases import CaseContext, pack_input, run_case
-from harness.evaluation.host import Host
+from harness.evaluation.host import CODE, Host, submission_file
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
 from harness.evaluation.record import (
     CaseKind,
@@ -118,6 +119,7 @@ class Evaluation:
                 )
                 stack.enter_context(host)  # its process imports torch while the board is loaded here
                 self._reference = Reference.load(self._plan.board)
+                host.wait_ready()
             self._twin: Session | None = None
             if self._any(CaseKind.BENCHMARK):
                 with self._phases.spent("start"):
@@ -166,6 +168,9 @@ class Evaluation:
         cases = [case for case in self._cases if case.kind is kind]
         if not cases or (self._plan.fail_fast and self._failed()):
             return
+        if kind is CaseKind.BENCHMARK and self._results and not self._any_passed():
+            yield Notice("no test passed: the benchmarks are left out")
+            return
         with self._phases.spent(kind.value):
             deadline = time.monotonic() + self._phase_timeout_s(kind)
             session: Session | None = None
@@ -185,7 +190,9 @@ class Evaluation:
                         result = self._out_of_time(case, kind)
                     else:
                         assert session is not None
+                        printed = session.worker.log_bytes()
                         result = run_case(self._context(host, kind, deadline), session, case)
+                        result = self._in_the_users_words(result, session, printed)
                     self._results.append(result)
                     yield result
                     if self._plan.fail_fast and result.status is not Status.PASSED:
@@ -208,8 +215,28 @@ class Evaluation:
         """The records of the cases that a submission which cannot be loaded leaves."""
         for case in cases[cases.index(first) :]:
             result = CaseResult(case.kind, case.index, case.spec, fault.status, fault.reason, fault.traceback)
+            result = self._in_the_users_words(result)
             self._results.append(result)
             yield result
+
+    def _in_the_users_words(
+        self, result: CaseResult, session: Session | None = None, printed_before: int = 0
+    ) -> CaseResult:
+        """A failure's record with the file under the name that the user gave it, and a word on what it printed."""
+        if result.status is Status.PASSED:
+            return result
+        laid_out = submission_file(self._plan.board)
+        path = re.compile(rf'File "[^"]*/{CODE}/{re.escape(laid_out)}"')
+        traceback = path.sub(f'File "{self._plan.file_name}"', result.traceback)
+        reason = result.reason
+        if reason is not None:
+            reason = replace(
+                reason, message=reason.message.replace(f"({laid_out}, line", f"({self._plan.file_name}, line")
+            )
+        notes = result.notes
+        if session is not None and (printed := session.worker.log_bytes() - printed_before) > 0:
+            notes = (*notes, f"it printed {printed:,} bytes: {session.worker.log}")
+        return replace(result, traceback=traceback, reason=reason, notes=notes)
 
     def _out_of_time(self, case: PlannedCase, kind: CaseKind) -> CaseResult:
         text = f"not reached: the board gives {self._phase_timeout_s(kind):g} s for all {kind} cases together"
@@ -252,6 +279,9 @@ class Evaluation:
 
     def _build_timeout_s(self) -> float:
         return self._plan.call_timeout_s or self._plan.board.test_timeout_s
+
+    def _any_passed(self) -> bool:
+        return any(result.status is Status.PASSED for result in self._results)
 
     def _failed(self) -> bool:
         return any(result.status is not Status.PASSED for result in self._results)

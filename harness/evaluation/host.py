@@ -19,7 +19,8 @@ from harness.boards.board import Board
 from harness.boards.task_files import write_task_files
 from harness.evaluation.record import IsolationLevel
 from harness.evaluation.workers import ForkServer, WorkerProcess, start_under_bubblewrap
-from harness.sandbox import clean_environment, default_plan
+from harness.sandbox import Bind, clean_environment, default_plan
+from harness.sandbox.plan import MOUNT_LEVELS
 from harness.scratch import PASSABLE, Scratch
 from harness.store.location import home as store_home
 
@@ -32,6 +33,7 @@ CACHE_VARIABLES = {
     "CUDA_CACHE_PATH": "cuda",
     "CUTE_DSL_CACHE_DIR": "cute",
 }
+CACHE_INSIDE = Path("/cache")
 MEMORY_SHARE = 0.8
 """How much of the machine's memory a worker may take before it is stopped."""
 
@@ -109,19 +111,28 @@ class Host:
             write_task_files(self.board, code, self._source, names)
         log = self.logs / f"{self._count:02d}-{phase}.log"
         log.touch(mode=0o600)
+        # Where a worker has a file tree of its own, at one place for all: ninja and others build again what has moved.
+        shown = CACHE_INSIDE if self.isolation in MOUNT_LEVELS else cache
         sandbox = default_plan(
             self.isolation,
             scratch=home,
             cuda=self._cuda,
             readable=[code],
-            writable=[cache],
+            writable=[] if shown is CACHE_INSIDE else [cache],
+            binds=[Bind(str(cache), str(shown), writable=True)] if shown is CACHE_INSIDE else [],
             hidden=[store_home(), self.board.folder],
             memory_bytes=int(psutil.virtual_memory().total * MEMORY_SHARE),
         )
-        environment = {**server_environment(), **self._environment(cache)}
+        environment = {**server_environment(), **self._environment(shown)}
         if self.isolation is IsolationLevel.BUBBLEWRAP:
             return start_under_bubblewrap(environment, log, sandbox), folder
         return self._server.spawn(home, environment, log, sandbox), folder
+
+    def wait_ready(self) -> None:
+        """Wait until the fork server can fork, which is when it has imported torch."""
+        assert self._server is not None
+        if self.isolation is not IsolationLevel.BUBBLEWRAP:
+            self._server.wait_ready()
 
     def keep_caches(self, folder: Path) -> None:
         """Let later workers begin with copies of the caches in this folder, whose worker has ended."""

@@ -32,6 +32,11 @@ class Session:
             self.clock: Clock = DeviceClock(self.worker) if cuda else SocketClock(self.worker)
             self.slots = Slots(self.worker)
             self._capture = Capture(self.slots, cuda=cuda)
+        except WorkerFault as fault:
+            self.worker.kill()
+            said = self.worker.log_tail()
+            text = f"{fault.reason.message}; its last words: {said}" if said else fault.reason.message
+            raise WorkerFault(fault.status, replace(fault.reason, message=text)) from None
         except BaseException:
             self.worker.kill()
             raise

@@ -22,6 +22,7 @@ PACKAGE = Path(harness.__file__).resolve().parent
 WORKER_PARTS = (
     "__init__.py",
     "errors.py",
+    "scratch.py",
     "boards/__init__.py",
     "boards/board.py",
     "cuda",

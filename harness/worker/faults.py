@@ -44,6 +44,8 @@ def message_of(error: BaseException) -> str:
 
 def traceback_of(error: BaseException) -> str:
     """The traceback without our own frames; its end is kept when it is too long, since the end says what happened."""
+    if isinstance(error, ContractError | PackingError | NoEntryError):
+        return ""  # it was raised by us: the message says all
     told = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     part: traceback.TracebackException | None = told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,48 @@ def test_a_shape_of_the_users_own(command: Command, write: Write) -> None:
     assert answer.status == 0
 
 
+def test_a_shape_that_does_not_fit_the_board_is_told_at_once(command: Command, write: Write) -> None:
+    for words, message in [
+        (("--spec", "sise=77"), "takes no 'sise'"),
+        (("--spec", "seed=1"), "size of board 'vectoradd' is missing"),
+        (("--spec", "size=77", "--case", "0"), "exclude each other"),
+        (("--spec", "size"), "not KEY=VALUE"),
+    ]:
+        answer = command("run", write(GOOD), *words)
+        assert answer.status == 2
+        assert message in answer.err
+    answer = command("run", write(GOOD), "--spec", "size=77", "--json")
+    assert answer.evaluation["cases"][0]["spec"] == {"size": 77, "seed": 1}
+
+
+def test_a_home_that_is_no_folder_or_not_writable_is_named(command: Command, write: Write, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    command.environment["HARNESS_HOME"] = str(tmp_path / "file")
+    answer = command("submit", write(GOOD))
+    assert answer.status == 2
+    assert "not a folder" in answer.err
+    command.environment["HARNESS_HOME"] = "/proc/nothing"
+    answer = command("submit", write(GOOD))
+    assert answer.status == 3
+    assert "HARNESS_HOME=/proc/nothing" in answer.err
+
+
+def test_benchmarks_are_left_out_when_no_test_passed(command: Command, write: Write) -> None:
+    answer = command("submit", write("def custom_kernel(data):\n    return data[0] * 0\n"), "--json")
+    assert answer.status == 1
+    assert {case["kind"] for case in answer.evaluation["cases"]} == {"test"}
+    assert "benchmarks are left out" in answer.err
+
+
+@pytest.mark.parametrize("level", ["none", "bubblewrap"])
+def test_isolation_can_be_chosen(level: str, command: Command, write: Write) -> None:
+    if level == "bubblewrap" and shutil.which("bwrap") is None:
+        pytest.skip("NOT TESTED: bubblewrap is not installed")
+    answer = command("run", write(GOOD), "--isolation", level, "--case", "0", "--json")
+    assert answer.status == 0, answer.err
+    assert answer.evaluation["isolation"] == level
+
+
 def test_one_case_alone_does_not_rank(command: Command, write: Write) -> None:
     answer = command("submit", write(GOOD), "--case", "1", "--json")
     assert {case["index"] for case in answer.evaluation["cases"]} == {1}
@@ -100,10 +143,12 @@ def test_bad_requests_name_what_where_and_what_is_allowed(command: Command, writ
         ((write(GOOD), "--case", "99"), "no case 99"),
         ((write(GOOD), "--on", "mars"), "mars"),
         ((write(GOOD), "--mode", "fast"), "leaderboard"),
+        ((write("def custom_kernel(data)\n    return 1\n", name="syntax.py"),), "syntax.py:2: expected ':'"),
+        ((write(GOOD), "--gpu", "H2000"), "no GPU is known as 'H2000'"),
     ]:
         answer = command("submit", *arguments)
         assert answer.status == 2, (arguments, answer)
         assert words in answer.err, (arguments, answer.err)
         assert not answer.out
-    assert command("submit", write(GOOD), "--gpu", "NOSUCHGPU").status == 3
+    assert command("submit", write(GOOD), "--gpu", "GH200 480GB").status == 3
     assert not (command.folder / "home" / "harness.sqlite3").exists(), "nothing is recorded of a bad request"

@@ -25,7 +25,7 @@ CASES = {
         "input_changed",
     ),
     "no entry": ("def kernels(data):\n    return data[0] + data[1]\n", "failed", "no_entry"),
-    "syntax error": ("def custom_kernel(data)\n    return 1\n", "failed", "import_failed"),
+    "name error at import": ("import os\nos.nothing\n", "failed", "import_failed"),
     "exit at import": ("import os\nos._exit(0)\n", "error", "crash"),
     "segmentation fault": (
         "import ctypes\ndef custom_kernel(data):\n    ctypes.string_at(8)\n",
