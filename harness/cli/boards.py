@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ from harness.boards.find import BrokenBoard, find_board, scan
 from harness.cli.common import json_option, print_json, stderr_console, stdout_console, user_option
 from harness.cli.document import plain_value
 from harness.cli.formatting import format_ns, printable
-from harness.cli.report import plain_table, write
-from harness.store.reading import best_score_ns, best_scores_ns
+from harness.cli.lookup import name_to_type
+from harness.cli.report import plain_table, print_table, write
+from harness.errors import MachineError
+from harness.store.reading import best_scores_ns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,29 +42,52 @@ def boards_command(folder: str | None, user: str, as_json: bool) -> None:
     """
     if folder is not None:
         board = find_board(folder)
-        best_ns = best_score_ns(board.name, user)
+        best = _best_of([board.name], user)
         if as_json:
-            print_json({**_board_part(board, best_ns), **_details_part(board)})
+            print_json({**_board_part(board, best), **_details_part(board)})
         else:
-            _show(stdout_console(), board, best_ns)
+            _show(stdout_console(), board, best, name_to_type(board, folder))
         return
     found = scan()
-    best = best_scores_ns([board.name for board in found.boards], user)
+    best = _best_of([board.name for board in found.boards], user)
     if as_json:
-        boards = [_board_part(board, best[board.name]) for board in found.boards]
+        boards = [_board_part(board, best) for board in found.boards]
         print_json({"boards": boards, "broken": [_broken_part(entry) for entry in found.broken]})
         return
     console = stdout_console()
     if found.boards:
-        console.print(_table(found.boards, best))
+        print_table(console, _table(found.boards, best))
         write(console, "tests + benchmarks of each grid; a machine without a GPU runs the CPU grid", style="dim")
+        if any(best.values()):
+            write(console, f"your best: {_BEST_WORDS}", style="dim")
     else:
         write(console, "No boards. Put problem folders into ./leaderboards, or name theirs in HARNESS_LEADERBOARDS.")
     for entry in found.broken:
         write(stderr_console(), f"does not load: {printable(str(entry.error))}", style="yellow")
 
 
-def _table(boards: Sequence[Board], best_ns: Mapping[str, float | None]) -> Table:
+Best = Mapping[str, float | None] | None
+"""A user's scores in nanoseconds by board; None when the store can't be read."""
+_BEST_WORDS = "as the leaderboard has it: the fastest file, by the median of its runs"
+
+
+def _best_of(boards: Sequence[str], user: str) -> Best:
+    """The boards are there whether or not the store is."""
+    try:
+        return best_scores_ns(boards, user)
+    except MachineError as error:
+        write(stderr_console(), f"warning: the store is not readable: {printable(str(error))}", style="yellow")
+        return None
+
+
+def _best_text(board: Board, best: Best) -> str:
+    if best is None:
+        return "store not readable"
+    score_ns = best[board.name]
+    return format_ns(score_ns) if score_ns else "–"
+
+
+def _table(boards: Sequence[Board], best: Best) -> Table:
     from rich.text import Text
 
     table = plain_table()
@@ -75,7 +101,6 @@ def _table(boards: Sequence[Board], best_ns: Mapping[str, float | None]) -> Tabl
         table.add_column("open until (UTC)", overflow="fold", min_width=10)
     table.add_column("your best", justify="right", no_wrap=True)
     for board in boards:
-        score_ns = best_ns[board.name]
         cpu = board.settings.cpu_grid
         table.add_row(
             Text(board.name),
@@ -83,7 +108,7 @@ def _table(boards: Sequence[Board], best_ns: Mapping[str, float | None]) -> Tabl
             _size(cpu) if cpu else "–",
             Text(printable(", ".join(board.gpus)) or "any"),
             *([format_deadline(board.deadline)] if dated else []),
-            format_ns(score_ns) if score_ns else "–",
+            _best_text(board, best),
         )
     return table
 
@@ -101,7 +126,8 @@ def format_deadline(deadline: datetime | None, now: datetime | None = None) -> s
     return f"closed {text}" if (now or datetime.now(UTC)) > deadline else text
 
 
-def _show(console: Console, board: Board, best_ns: float | None) -> None:
+def _show(console: Console, board: Board, best: Best, name: str) -> None:
+    best_text = _best_text(board, best)
     write(console, printable(board.name), style="bold")
     ranked = f"ranked {board.ranked_timeout_s} s"
     facts = [
@@ -115,13 +141,16 @@ def _show(console: Console, board: Board, best_ns: float | None) -> None:
         ("files", ", ".join(file.name if file.source else f"{file.name} (yours)" for file in board.files)),
         ("templates", ", ".join(board.templates)),
         ("speed of light", _work_text(board.settings.speed_of_light)),
-        ("your best", format_ns(best_ns) if best_ns else ""),
+        ("your best", "" if best_text == "–" else best_text if best is None else f"{best_text} ({_BEST_WORDS})"),
     ]
-    for name, value in facts:
+    for label, value in facts:
         if value:
-            write(console, f"{name:<15} {printable(value)}")
+            _write_fact(console, label, printable(value))
     console.print()
-    write(console, printable(board.description.rstrip()) or "The board has no description.")
+    for paragraph in paragraphs(printable(board.description)):
+        write(console, paragraph)
+    if not board.description.strip():
+        write(console, "The board has no description.")
     for grid in [board.full_grid] + ([board.settings.cpu_grid] if board.settings.cpu_grid else []):
         for kind, cases in (("tests", grid.tests), ("benchmarks", grid.benchmarks)):
             console.print()
@@ -129,7 +158,44 @@ def _show(console: Console, board: Board, best_ns: float | None) -> None:
             for i, spec in enumerate(cases):
                 write(console, f"{i:>3}  {printable(format_spec(spec))}")
     console.print()
-    write(console, f"`harness init {board.name}` writes a file to start from.", style="dim")
+    if any("seed" in spec for spec in board.full_grid.benchmarks):
+        write(console, "Ranked runs draw the seeds of their benchmarks afresh, in secret.", style="dim")
+    write(console, f"`harness init {name}` writes a file to start from.", style="dim")
+
+
+def paragraphs(text: str) -> list[str]:
+    """A description as lines to be wrapped to any width: each paragraph joined to one, blank lines between them kept.
+
+    Lines that begin with blanks, a list's mark, a table's bar or a heading's sign, and what stands between fences, are
+    lines of their own.
+    """
+    lines: list[str] = []
+    joins = fenced = False
+    for line in text.strip("\n").rstrip().splitlines():
+        line = line.rstrip()
+        fence = line.lstrip().startswith("```")
+        alone = fenced or fence or not line or line[0] in " \t|#>" or _LIST_MARK.match(line) is not None
+        if joins and not alone:
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+        # What follows a list's entry without a mark of its own goes on with it.
+        joins = not alone or (not fenced and bool(line) and _LIST_MARK.match(line) is not None)
+        fenced ^= fence
+    return lines
+
+
+_LIST_MARK = re.compile(r"(?:[-*+]|\d+[.)]) ")
+
+
+def _write_fact(console: Console, label: str, value: str) -> None:
+    """The value behind its label, wrapped under its own beginning and never within a word."""
+    import textwrap
+
+    width = max(20, console.width - 16)
+    first, *rest = textwrap.wrap(value, width, break_long_words=False, break_on_hyphens=False) or [""]
+    for head, part in [(label, first), *(("", part) for part in rest)]:
+        console.print(f"{head:<15} {part}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _work_text(work: Work | None) -> str:
@@ -137,10 +203,11 @@ def _work_text(work: Work | None) -> str:
         return ""
     if work.function:
         return f"by reference.py's {work.function}"
-    return f"{work.flops} flops ({work.precision.value}), {work.bytes_moved} bytes"
+    return f"flops = {work.flops} ({work.precision.value}); bytes = {work.bytes_moved}"
 
 
-def _board_part(board: Board, best_ns: float | None) -> dict[str, Any]:
+def _board_part(board: Board, best: Best) -> dict[str, Any]:
+    best_ns = None if best is None else best[board.name]
     grids = {GridName.FULL.value: board.full_grid, GridName.CPU.value: board.settings.cpu_grid}
     return {
         "name": board.name,

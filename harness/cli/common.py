@@ -13,7 +13,49 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.errors import ExitStatus
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class WholeNumber(click.ParamType):
+    """An integer of at least `least`, where one is given."""
+
+    name = "integer"
+
+    def __init__(self, least: int | None = None) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a whole number{self._allowed()}.", param, ctx)
+        if self.least is not None and number < self.least:
+            self.fail(f"{number} is too small{self._allowed()}.", param, ctx)
+        return number
+
+    def _allowed(self) -> str:
+        return "" if self.least is None else f" (allowed: {self.least} or more)"
+
+
+class Number(click.ParamType):
+    """A finite number of at least `least`."""
+
+    name = "number"
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        allowed = f"(allowed: {self.least:g} or more)"
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a number {allowed}.", param, ctx)
+        if not self.least <= number < float("inf"):  # NaN is neither
+            self.fail(f"{value} is out of range {allowed}.", param, ctx)
+        return number
 
 
 def json_option(command: F) -> F:
@@ -51,6 +93,33 @@ def stderr_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def error_document(error: Exception) -> dict[str, Any]:
+    """The document of an error under `--json`. `code` names the exit status, in small letters: `bad_request`,
+    `machine_cannot`; the parts that an error leaves empty are None."""
+    from harness.errors import ExitStatus, HarnessError
+
+    if isinstance(error, HarnessError):
+        return _error_part(error.exit_status, error.what, error.where, error.allowed, error.hint)
+    if isinstance(error, click.ClickException):
+        parameter = getattr(error, "param", None)
+        where = parameter.get_error_hint(getattr(error, "ctx", None)).strip("'") if parameter is not None else ""
+        return _error_part(ExitStatus.BAD_REQUEST, error.message or error.format_message(), where, "", "")
+    return _error_part(ExitStatus.MACHINE_CANNOT, f"internal error: {type(error).__name__}: {error}", "", "", "")
+
+
+def _error_part(status: ExitStatus, what: str, where: str, allowed: str, hint: str) -> dict[str, Any]:
+    parts = {"what": what, "where": where or None, "allowed": allowed or None, "hint": hint or None}
+    return {"error": {"code": status.name.lower(), **parts}}
+
+
+def warn_of_missing_folders() -> None:
+    """Say on standard error which folders of `HARNESS_LEADERBOARDS` are none: boards in them are not found."""
+    for part in filter(None, os.environ.get("HARNESS_LEADERBOARDS", "").split(os.pathsep)):
+        if not os.path.isdir(os.path.expanduser(part)):
+            what = "is not a folder" if os.path.exists(os.path.expanduser(part)) else "does not exist"
+            click.echo(f"warning: HARNESS_LEADERBOARDS names {part}, which {what}", err=True)
 
 
 def print_json(document: Any) -> None:

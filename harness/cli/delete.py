@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import json_option, print_json
+from harness.cli.common import WholeNumber, json_option, print_json
 from harness.cli.formatting import format_moment, format_time, printable
 from harness.cli.lookup import find_submission
 from harness.errors import RequestError
@@ -16,7 +16,7 @@ from harness.store import EvaluationRow, SubmissionRow, open_reader
 
 
 @click.command()
-@click.argument("ids", type=click.IntRange(min=1), metavar="ID…", nargs=-1, required=True)
+@click.argument("ids", type=WholeNumber(1), metavar="ID…", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @json_option
 def delete_command(ids: tuple[int, ...], yes: bool, as_json: bool) -> None:

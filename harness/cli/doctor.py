@@ -30,7 +30,8 @@ def doctor_command(as_json: bool) -> int:
 
     ok: as it should be. note: something can't be done here, or could be better. problem: something is broken.
 
-    Exit status: 0, whatever is noted; 3 when no kernel can be checked and measured here at all.
+    Exit status: 0, whatever is noted, also where results can be measured and not recorded; 3 when no kernel can be
+    checked and measured here at all.
     """
     from harness.doctor import diagnose
 
@@ -46,6 +47,7 @@ def document(findings: list[Finding]) -> dict[str, Any]:
     """The document of `doctor --json`."""
     return {
         "usable": not any(finding.blocks for finding in findings),
+        "can_record": not any(finding.stops_recording for finding in findings),
         "findings": [finding.to_dict() for finding in findings],
     }
 
@@ -82,4 +84,7 @@ def summary(findings: list[Finding]) -> str:
         return f"No kernel can be checked and measured here: {', '.join(dict.fromkeys(blocking))}."
     problems = sum(finding.level.value == "problem" for finding in findings)
     notes = sum(finding.level.value == "note" for finding in findings)
-    return f"Kernels can be checked and measured here; problems: {problems}, notes: {notes}."
+    counts = f"problems: {problems}, notes: {notes}."
+    if any(finding.stops_recording for finding in findings):
+        return f"Nothing can be recorded here: `harness submit` fails, `harness run` works; {counts}"
+    return f"Kernels can be checked and measured here; {counts}"

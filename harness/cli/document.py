@@ -14,7 +14,7 @@ def evaluation_document(submission: SubmissionRow | None, evaluation: Evaluation
     """The document of `submit --json`; `submission` is None for a run that is recorded nowhere.
 
     Times are microseconds at full precision. `samples` counts the timed calls, `events_us` is the median of the device
-    events, `rank` the number alone.
+    events, `rank` the number alone, that this score holds by itself against the best of every other user.
     """
     return {
         "submission": None if submission is None else submission_document(submission),

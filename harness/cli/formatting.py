@@ -8,41 +8,56 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from harness.boards.board import CaseValue, Spec, format_spec, format_value
-from harness.evaluation.record import Protocol
+from harness.evaluation.record import IsolationLevel, Protocol
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
-_DIGITS_WITHOUT_INTERVAL = 3
+_DIGITS_AS_PUBLISHED = 3
+_DIGITS_UNRESOLVED = 2
 _MOST_DIGITS = 6
+_RATIO_DECIMALS = 3
+NOT_RESOLVED = "too noisy"
+"""What stands in an interval's place where there is none, or one that does not tell the time from zero."""
+_NOT_IN_A_DEVICE_NAME = re.compile(r"\((?:R|TM|tm)\)|\b(?:Processor|CPU)\b(?=.* @ )")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def format_time(figure: Figure | None) -> str:
-    """`12.3 µs`: as many digits as the interval supports, three where there is none; `–` without a figure.
+def format_time(figure: Figure | None, *, published: bool = False) -> str:
+    """`12.3 µs`: as many digits as the interval supports; `–` without a figure.
 
-    The last digit shown is that of the second digit of the interval's half-width.
+    The last digit shown is that of the second digit of the interval's half-width. A time without an interval, or with
+    one that reaches zero, has two digits; one that was `published` without an interval has three.
     """
     if figure is None:
         return "–"
-    half_width_ns = figure.interval_ns.half_width if figure.interval_ns else None
-    return format_ns(figure.value_ns, half_width_ns)
+    if figure.is_resolved and figure.interval_ns is not None:
+        return format_ns(figure.value_ns, figure.interval_ns.half_width)
+    return format_ns(figure.value_ns, digits=_DIGITS_AS_PUBLISHED if published else _DIGITS_UNRESOLVED)
 
 
-def format_ns(value_ns: float, half_width_ns: float | None = None) -> str:
+def format_ns(value_ns: float, half_width_ns: float | None = None, *, digits: int = _DIGITS_AS_PUBLISHED) -> str:
+    """A time in the unit that suits it. With a half-width, to its second digit; else to so many significant digits."""
+    if half_width_ns is None and value_ns:
+        value_ns = round(value_ns, digits - 1 - math.floor(math.log10(abs(value_ns))))
     scale, unit = next(((scale, unit) for scale, unit in _UNITS if abs(value_ns) >= scale), (1.0, "ns"))
     value = value_ns / scale
-    return f"{value:.{_decimals(value, None if half_width_ns is None else half_width_ns / scale)}f} {unit}"
+    if half_width_ns is None:
+        return f"{value:.{_decimals_of(value, digits)}f} {unit}"
+    return f"{value:.{_decimals(value, half_width_ns / scale)}f} {unit}"
 
 
-def format_spread(figure: Figure | None) -> str:
-    """`± 0.4 %`, half the interval's width over the value; empty without an interval.
+def format_spread(figure: Figure | None, *, published: bool = False) -> str:
+    """`± 0.4 %`, half the interval's width over the value; `too noisy` without an interval that tells it from zero.
 
-    From 10 % on the sides may differ much, so both are given: `−12 +31 %`.
+    From 10 % on the sides may differ much, so both are given: `−12 +31 %`. Empty without a figure, and for one that was
+    `published` without an interval.
     """
-    if figure is None or figure.interval_ns is None or figure.relative_half_width is None:
+    if figure is None:
         return ""
+    if not figure.is_resolved or figure.interval_ns is None or figure.relative_half_width is None:
+        return "" if published else NOT_RESOLVED
     percent = 100 * figure.relative_half_width
     if percent < 10:
         return f"± {percent:.2f} %" if percent < 0.1 else f"± {percent:.1f} %"
@@ -51,18 +66,24 @@ def format_spread(figure: Figure | None) -> str:
     return f"−{below:.0f} +{above:.0f} %"
 
 
-def format_change(ratio: float) -> str:
-    """`−12.3 %` for a ratio of 0.877 (a time that became shorter); `3.2×` from twice as long on."""
-    if ratio >= 2:
-        return f"{ratio:.3g}×"
+def format_change(ratio: float, *, unsure: bool = False) -> str:
+    """`−12.3 %` for a ratio of 0.877 (a time that became shorter), `+221 %` for 3.21; `~ −1.2 %` where `unsure`."""
     percent = 100 * (ratio - 1)
-    text = f"{abs(percent):.1f} %"
-    return text if text == "0.0 %" else f"{'−' if percent < 0 else '+'}{text}"
+    text = f"{abs(percent):.1f} %" if abs(percent) < 99.95 else f"{abs(percent):,.0f} %"
+    if text != "0.0 %":
+        text = f"{'−' if percent < 0 else '+'}{text}"
+    return f"~ {text}" if unsure else text
 
 
 def format_ratio(ratio: float, interval: Interval | None) -> str:
-    """`0.877 ± 1.4 %`, half the interval's width over the ratio."""
-    return f"{ratio:.3f} {format_spread(Figure(ratio, interval))}".rstrip()
+    """`0.877 ± 1.4 %`, half the interval's width over the ratio, to the digits that it supports, three decimals at
+    most; `12 too noisy` without an interval that tells it from zero."""
+    figure = Figure(ratio, interval)
+    if not figure.is_resolved or interval is None:
+        digits = _DIGITS_UNRESOLVED
+        rounded = round(ratio, digits - 1 - math.floor(math.log10(ratio))) if ratio > 0 else ratio
+        return f"{rounded:.{_decimals_of(rounded, digits)}f} {NOT_RESOLVED}"
+    return f"{ratio:.{min(_RATIO_DECIMALS, _decimals(ratio, interval.half_width))}f} {format_spread(figure)}"
 
 
 def format_share(part_ns: float | None, figure: Figure | None) -> str:
@@ -74,9 +95,12 @@ def format_share(part_ns: float | None, figure: Figure | None) -> str:
 
 
 def format_case(spec: Spec) -> str:
-    """The case without its seed, which tells a reader nothing, and with `[4096 × 8]` for eight equal values."""
-    shown = {key: value for key, value in spec.items() if key != "seed"} or spec
-    return format_spec({key: _folded(value) for key, value in shown.items()})
+    """The case without its seed, and with `[4096 × 8]` for eight equal values; `–` where there is nothing else.
+
+    The seed tells a reader nothing, and that of a ranked benchmark is not the one used: it is drawn afresh.
+    """
+    shown = {key: value for key, value in spec.items() if key != "seed"}
+    return format_spec({key: _folded(value) for key, value in shown.items()}) or "–"
 
 
 def format_moment(moment: datetime) -> str:
@@ -89,10 +113,24 @@ def format_class(rank_class: RankClass) -> str:
     """One line that says what a figure may be compared with."""
     if rank_class.protocol is Protocol.HOSTED:
         return f"imported · {printable(rank_class.device)} · as published by the hosted service, not measured here"
+    isolation = "NOT ISOLATED" if rank_class.isolation is IsolationLevel.NONE else rank_class.isolation.value
     return (
-        f"{rank_class.grid.value} grid · {rank_class.device_kind} {printable(rank_class.device)} · "
-        f"protocol {rank_class.protocol.value} · isolation {rank_class.isolation.value}"
+        f"{rank_class.grid.value} grid · {format_device(rank_class.device)} · {rank_class.protocol.value} · {isolation}"
     )
+
+
+def format_device(name: str) -> str:
+    """A device's name without what tells nothing: `Intel Xeon @ 2.10GHz`, `NVIDIA H200`."""
+    return " ".join(_NOT_IN_A_DEVICE_NAME.sub("", printable(name)).split())
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its two ends about an ellipsis where it is longer than `most` characters: versions of a file differ
+    at the end, projects at the beginning."""
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
 
 
 def format_indices(indices: Iterable[int]) -> str:
@@ -136,10 +174,12 @@ def _folded(value: CaseValue) -> CaseValue:
     return value
 
 
-def _decimals(value: float, half_width: float | None) -> int:
+def _decimals(value: float, half_width: float) -> int:
+    """So many that the last one is the second digit of the half-width."""
+    most = _decimals_of(value, _MOST_DIGITS)
+    return most if half_width <= 0 else max(0, min(most, 1 - math.floor(math.log10(half_width))))
+
+
+def _decimals_of(value: float, digits: int) -> int:
     leading = math.floor(math.log10(abs(value))) if value else 0
-    wanted = _DIGITS_WITHOUT_INTERVAL - 1 - leading
-    if half_width is not None:
-        most = _MOST_DIGITS - 1 - leading
-        wanted = most if half_width <= 0 else min(most, 1 - math.floor(math.log10(half_width)))
-    return max(0, wanted)
+    return max(0, digits - 1 - leading)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import json_option, print_json, stdout_console, user_option
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console, user_option
 from harness.cli.formatting import format_class, printable
-from harness.cli.history_screen import Line, history_document, write_section
+from harness.cli.history_screen import Line, history_document, legend, write_section
 from harness.cli.leaderboard import Moment
 from harness.cli.lookup import recorded_board
 from harness.cli.report import write
@@ -37,7 +37,7 @@ PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN, "hosted": P
 @click.option("--tag", metavar="TAG", help="Only submissions with this tag (see `harness note`).")
 @click.option("--best", "best_only", is_flag=True, help="Only scores that were the best when they were made.")
 @click.option("--techniques", "all_techniques", is_flag=True, help="Read every source, however long it takes.")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows a table; 0 for all.")
+@click.option("--limit", type=WholeNumber(0), default=20, show_default=True, help="Rows a table; 0 for all.")
 @json_option
 def history_command(
     board: str | None,
@@ -54,8 +54,9 @@ def history_command(
     """Show your submissions, newest first, on one board or on all.
 
     `change` is the score against your submission before it, `of best` against the best before it; both only among
-    scores of the same board, grid, device and protocol. `rank` is the place a score held when it was made, and the one
-    it would hold now. Below the table: what the code does that the submission before it did not.
+    scores of the same board, grid, device and protocol, and each run by itself, where the leaderboard takes the median
+    of a file's runs. `~` marks a change within the noise. `rank` is the place a score held when it was made, and the
+    one it would hold now. Below the table: what the code does that the submission before it did not.
 
     \b
     harness history
@@ -92,6 +93,8 @@ def history_command(
         write(console, f"{printable(leaderboard)} · {printable(user)}", style="bold")
         write(console, format_class(rank_class) if rank_class else "not evaluated")
         write_section(console, lines[(leaderboard, rank_class)], section)
+    if meaning := legend([line for section in lines.values() for line in section]):
+        write(console, f"\n{meaning}", style="dim")
     if unread:
         sources = "one source" if unread == 1 else f"{unread} sources"
         write(console, f"\nThe techniques of {sources} were not read; --techniques reads all.", style="dim")
@@ -112,10 +115,17 @@ def _is_wanted(step: Step, device: str | None, protocol: str | None, since: date
 
 
 def _sections(progress: Sequence[Step]) -> dict[Key, list[Step]]:
-    """The rows by board and class, each oldest first; the section with the newest row first."""
+    """The rows by board and class, each oldest first; the section with the newest row first.
+
+    A submission whose evaluation never began has no class: it stands among those of its board's newest one.
+    """
+    newest: dict[str, RankClass | None] = {}
+    for step in progress:
+        newest[step.row.leaderboard] = step.row.rank_class or newest.get(step.row.leaderboard)
     sections: dict[Key, list[Step]] = {}
     for step in reversed(progress):
-        sections.setdefault((step.row.leaderboard, step.row.rank_class), []).append(step)
+        board = step.row.leaderboard
+        sections.setdefault((board, step.row.rank_class or newest[board]), []).append(step)
     return {key: section[::-1] for key, section in sections.items()}
 
 

@@ -14,14 +14,15 @@ from harness.cli.formatting import (
     format_spread,
     format_time,
     printable,
+    shortened,
     sparkline,
 )
 from harness.cli.note import format_tags, note_document
-from harness.cli.report import plain_table, write
-from harness.evaluation.record import Mode, Status
+from harness.cli.report import plain_table, print_table, write
+from harness.evaluation.record import Mode, Protocol, Status
 from harness.history.progress import Step
 from harness.measure.ranking import Rank
-from harness.store import Note
+from harness.store import HistoryRow, Note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,8 @@ TREND_POINTS = 40
 CHANGES_SHOWN = 4
 WIDE = 100
 """From this width on a table has room for the interval, the mode and long file names."""
-NARROW_NAME = 12
+NAME_LENGTHS = ((WIDE, 40), (72, 12), (0, 8))
+"""How much of a file's name is shown, by the width from which on."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +51,26 @@ class Line:
 
 def write_section(console: Console, lines: Sequence[Line], section: Sequence[Step]) -> None:
     """The table of the shown rows, newest first; the trend over the whole section; what changed in each."""
-    console.print(_table(lines, wide=console.width >= WIDE))
+    print_table(console, _table(lines, console.width))
     if len(section) > len(lines):
         write(console, f"… {len(section) - len(lines)} older; --limit 0 shows them", style="dim")
     _write_trend(console, section)
     _write_changes(console, lines)
 
 
-def _table(lines: Sequence[Line], *, wide: bool) -> Table:
+def _table(lines: Sequence[Line], width: int) -> Table:
     from rich.text import Text
 
+    wide = width >= WIDE
     with_rank = any(line.step.row.rank_then is not None for line in lines)
     with_mode = wide or len({line.step.row.mode for line in lines}) > 1
     table = plain_table()
     table.add_column("id", justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)
-    table.add_column("file", overflow="fold")
+    table.add_column("file", no_wrap=True)
     if with_mode:
         table.add_column("mode", no_wrap=True)
-    table.add_column("score", justify="right", overflow="fold")
+    table.add_column("score", justify="right")
     if wide:
         table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("change", justify="right", no_wrap=True)
@@ -79,27 +82,27 @@ def _table(lines: Sequence[Line], *, wide: bool) -> Table:
         cells: list[str | Text] = [
             str(row.id),
             format_moment(row.created_at),
-            Text(_file_name(row.file_name, wide=wide)),
+            Text(shortened(printable(row.file_name), name_length(width))),
         ]
         if with_mode:
             cells.append(row.mode.value if row.mode else "")
         cells.append(Text(_result(step), style="red" if _went_wrong(step) else ""))
         if wide:
-            cells.append(format_spread(row.score))
-        cells += ["" if step.against_previous is None else format_change(step.against_previous), _of_best(step)]
+            cells.append(format_spread(row.score, published=_is_published(row)))
+        cells += [_change(step), _of_best(step)]
         if with_rank:
             cells.append(_rank(line))
         table.add_row(*cells)
     return table
 
 
-def _file_name(name: str, *, wide: bool) -> str:
-    """The whole name where there is room; else its two ends, since versions of a file differ at the end."""
-    name = printable(name)
-    if wide or len(name) <= NARROW_NAME:
-        return name
-    kept = NARROW_NAME - 1
-    return f"{name[: kept // 2]}…{name[-(kept - kept // 2) :]}"
+def name_length(width: int) -> int:
+    """How many characters of a file's name a table of that width has room for."""
+    return next(length for least, length in NAME_LENGTHS if width >= least)
+
+
+def _is_published(row: HistoryRow) -> bool:
+    return row.rank_class is not None and row.rank_class.protocol is Protocol.HOSTED
 
 
 def _result(step: Step) -> str:
@@ -108,7 +111,7 @@ def _result(step: Step) -> str:
         return "not evaluated"
     if row.status is not Status.PASSED:
         return row.status.value
-    text = format_time(row.score) if row.score is not None else row.status.value
+    text = row.status.value if row.score is None else format_time(row.score, published=_is_published(row))
     if row.mode is Mode.LEADERBOARD and row.rank_reason is not None:
         text += f"\n{row.rank_reason.code.value.replace('_', ' ')}"
     return text
@@ -118,12 +121,33 @@ def _went_wrong(step: Step) -> bool:
     return step.row.status not in (None, Status.PASSED, Status.RUNNING)
 
 
+def _change(step: Step) -> str:
+    if step.against_previous is None:
+        return ""
+    return format_change(step.against_previous, unsure=step.unsure_of_previous)
+
+
 def _of_best(step: Step) -> str:
     if step.row.comparable is None:
         return ""
     if step.against_best is None:
         return "first"
-    return "new best" if step.against_best < 1 else format_change(step.against_best)
+    if step.against_best < 1:
+        return "~ new best" if step.unsure_of_best else "new best"
+    return format_change(step.against_best, unsure=step.unsure_of_best)
+
+
+def legend(lines: Sequence[Line]) -> str:
+    """What the columns of these tables mean, as far as they show anything."""
+    steps = [line.step for line in lines]
+    told = []
+    if any(step.against_previous is not None for step in steps):
+        told.append("change: to your submission before; of best: to the best one before")
+    if any(step.unsure_of_previous or step.unsure_of_best for step in steps):
+        told.append("~: within the noise of the runs")
+    if any("→" in _rank(line) for line in lines):
+        told.append("rank: then → now")
+    return "; ".join(told)
 
 
 def _rank(line: Line) -> str:
@@ -143,7 +167,7 @@ def _write_trend(console: Console, section: Sequence[Step]) -> None:
     write(
         console,
         f"trend  {sparkline(scores)}  {format_ns(scores[0])} → {format_ns(scores[-1])}, oldest to newest; "
-        f"best {format_time(best.score)} by {best.id}",
+        f"best {format_time(best.score, published=_is_published(best))} by {best.id}",
     )
 
 
@@ -205,6 +229,7 @@ def history_document(line: Line) -> dict[str, Any]:
         "score_ci_us": interval_us(row.score),
         "against_previous": step.against_previous,
         "against_best": step.against_best,
+        "within_noise": {"previous": step.unsure_of_previous, "best": step.unsure_of_best},
         "rank_then": row.rank_then,
         "rank_now": None if line.rank_now is None else line.rank_now.number,
         "lost": None if changes is None else [finding_document(each.old) for each in changes if each.old is not None],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, MARKERS, parse_directives
 from harness.boards.find import find_board
 from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.lookup import name_to_type
 from harness.errors import HarnessError, RequestError, did_you_mean
 
 TEMPLATE_OF = {
@@ -22,6 +24,9 @@ TEMPLATE_OF = {
     "cute": "CuteDSL",
 }
 """What people call a language, and the name that the public format gives its template."""
+
+PACKAGES = {"Triton": ("triton", "triton"), "CuteDSL": ("cutlass", "dsl")}
+"""The module that a template imports, and the extra of this package that brings it."""
 
 SKELETON = '''{task}
 def custom_kernel(data{hint}:
@@ -47,8 +52,9 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
     harness init cholesky --dsl triton -o fast.py
     """
     target = find_board(board)
+    name = name_to_type(target, board)
     template = choose_template(target, dsl)
-    text = target.templates[template].read_text("utf-8") if template else _skeleton(target)
+    text = target.templates[template].read_text("utf-8") if template else _skeleton(target, name)
     text = with_header(text, target, gpu)
     path = _output_path(target, template, output)
     try:
@@ -60,6 +66,7 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
         ) from error
     except OSError as error:
         raise RequestError(f"the file can't be written: {error.strerror}", where=str(path)) from error
+    _remark_what_is_missing(template)
     if as_json:
         header = parse_directives(text, path.name)
         print_json(
@@ -75,7 +82,18 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
     console.print(
         f"wrote {path}" + (f" ({template} template)" if template else " (the board has no template)"), markup=False
     )
-    console.print(f"`harness run {path}` checks it, `harness submit {path}` ranks it.", markup=False)
+    where = "" if name == target.name else f" --leaderboard {name}"
+    console.print(f"`harness run {path}{where}` checks it, `harness submit {path}{where}` ranks it.", markup=False)
+
+
+def _remark_what_is_missing(template: str) -> None:
+    """A word on standard error where the template's language can't be imported here."""
+    if template not in PACKAGES or importlib.util.find_spec(PACKAGES[template][0]) is not None:
+        return
+    from harness.doctor.advice import install_extra
+
+    module, extra = PACKAGES[template]
+    click.echo(f"note: {module} is not installed here: {install_extra(extra)}", err=True)
 
 
 def choose_template(board: Board, dsl: str | None) -> str:
@@ -126,14 +144,14 @@ def _without_directives(lines: list[str]) -> list[str]:
     return kept[start:]
 
 
-def _skeleton(board: Board) -> str:
+def _skeleton(board: Board, name: str) -> str:
     if board.language is Language.CUDA:
-        return "// Define what the board's header declares; `harness boards` shows its files.\n"
+        return f"// Define what the board's header declares; `harness boards {name}` shows its files.\n"
     typed = any(file.name == "task.py" for file in board.files)
     return SKELETON.format(
         task="from task import input_t, output_t\n\n" if typed else "",
         hint=": input_t) -> output_t" if typed else ")",
-        board=board.name,
+        board=name,
     )
 
 

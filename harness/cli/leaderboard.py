@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
-from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable
-from harness.cli.lookup import recorded_board
-from harness.cli.report import plain_table, write
-from harness.evaluation.record import IsolationLevel, ReasonCode
+from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable, shortened
+from harness.cli.lookup import name_to_type, recorded_board
+from harness.cli.report import plain_table, print_table, write
+from harness.errors import HarnessError
+from harness.evaluation.record import Protocol, ReasonCode
 from harness.measure.ranking import Entry, Rank, RankClass, ranks
 from harness.store import Reader, open_reader
 from harness.store.ranked import BoardClass
@@ -29,6 +30,11 @@ _UNRANKED_WORDS = {
     ReasonCode.CASES_LEFT_OUT: "with cases left out",
     ReasonCode.IMPORTED: "published by the hosted service (--imported shows them)",
 }
+
+
+WIDE = 100
+LONG_NAME, SHORT_NAME = 40, 14
+"""How much of a user's or a file's name is shown, from `WIDE` columns on and below."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Moment(click.ParamType):
 @click.option("--all", "show_all", is_flag=True, help="Every source of every user, not only each user's best.")
 @click.option("--since", type=Moment(), metavar="DATE", help="Show what rank each user had then.")
 @click.option("--imported", is_flag=True, help="Show imported results too, ranked among themselves.")
-@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Rows a table; 0 for all.")
+@click.option("--limit", type=WholeNumber(0), default=50, show_default=True, help="Rows a table; 0 for all.")
 @json_option
 def leaderboard_command(
     board: str, show_all: bool, since: datetime | None, imported: bool, limit: int, as_json: bool
@@ -95,13 +101,13 @@ def leaderboard_command(
     console = stdout_console()
     write(console, printable(name), style="bold")
     if not rankings:
-        write(console, f"No ranked submission yet. `harness submit FILE --leaderboard {name}` makes the first.")
+        to_type = _to_type(name, board)
+        write(console, f"No ranked submission yet. `harness submit FILE --leaderboard {to_type}` makes the first.")
     for ranking in rankings:
         rank_class = ranking.rank_class
-        mark = ", NOT ISOLATED" if rank_class.isolation is IsolationLevel.NONE else ""
         console.print()
-        write(console, format_class(rank_class) + mark)
-        console.print(_table(ranking, since))
+        write(console, format_class(rank_class))
+        print_table(console, _table(ranking, since, console.width))
         if ranking.total > len(ranking.entries):
             write(console, f"… {ranking.total - len(ranking.entries)} slower; --limit 0 shows them", style="dim")
         if rank_class.delta:
@@ -109,6 +115,16 @@ def leaderboard_command(
             write(console, noise, style="dim")
     for reason, count in unranked.items():
         write(console, f"not ranked: {count} {_UNRANKED_WORDS.get(reason, reason.value)}", style="yellow")
+
+
+def _to_type(name: str, typed: str) -> str:
+    """What names the board on a command line. One that has submissions need not be there any more."""
+    from harness.boards.find import find_board
+
+    try:
+        return name_to_type(find_board(typed), typed)
+    except HarnessError:
+        return name
 
 
 def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | None, limit: int | None) -> Ranking:
@@ -120,17 +136,19 @@ def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | N
     return Ranking(of.rank_class, entries[:limit], places[:limit], total, before)
 
 
-def _table(ranking: Ranking, since: datetime | None) -> Table:
+def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
     from rich.text import Text
 
+    published = ranking.rank_class.protocol is Protocol.HOSTED
+    name_length = LONG_NAME if width >= WIDE else SHORT_NAME
     table = plain_table()
     table.add_column("rank", justify="right", no_wrap=True)
     if since is not None:
         table.add_column(f"{since:%b %d}", justify="right", no_wrap=True)
-    table.add_column("user", overflow="fold")
+    table.add_column("user", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("95 %", justify="right", no_wrap=True)
-    table.add_column("file", overflow="fold")
+    table.add_column("file", no_wrap=True)
     table.add_column("id", justify="right", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
     table.add_column("when", no_wrap=True)
@@ -139,10 +157,10 @@ def _table(ranking: Ranking, since: datetime | None) -> Table:
         table.add_row(
             str(rank) if rank.tied else f"{rank} ",
             *movement,
-            Text(printable(entry.user)),
-            format_time(entry.score),
-            format_spread(entry.score),
-            Text(printable(entry.file_name)),
+            Text(shortened(printable(entry.user), name_length)),
+            format_time(entry.score, published=published),
+            format_spread(entry.score, published=published),
+            Text(shortened(printable(entry.file_name), name_length)),
             str(entry.submission_id),
             str(entry.runs),
             format_moment(entry.created_at),

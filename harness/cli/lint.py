@@ -12,7 +12,7 @@ from harness.boards.find import BrokenBoard, find_board, scan
 from harness.boards.lint import Code, Finding, LintReport, Severity, lint_board
 from harness.cli.common import json_option, print_json, stderr_console, stdout_console
 from harness.cli.formatting import printable
-from harness.cli.report import plain_table, write
+from harness.cli.report import plain_table, print_table, shape, write
 from harness.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -83,19 +83,31 @@ def _write(console: Console, report: LintReport) -> None:
         from rich.text import Text
 
         table = plain_table()
-        table.add_column("case", overflow="fold")
+        table.add_column("case")
         table.add_column("lowest precision", no_wrap=True)
         table.add_column("refused", justify="right", no_wrap=True)
         for case in report.cases:
             table.add_row(Text(printable(case.case)), case.lowest_precision or "exact", str(case.refused))
-        console.print(table)
-    for finding in report.findings:
+        print_table(console, table)
+    for finding, cases in folded(report.findings):
         place = f", {printable(finding.case)}" if finding.case else ""
+        if len(cases) > 1:
+            place += f" and {len(cases) - 1} more case{'s' if len(cases) > 2 else ''}"
         write(console, f"{finding.severity.value} {finding.code.value}{place}", style=STYLES[finding.severity])
         write(console, printable(finding.message), indent=2)
         if finding.hint:
             write(console, printable(finding.hint), indent=2, style="dim")
     console.print()
+
+
+def folded(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
+    """Errors first, then warnings, then notes; those that differ in case and in numbers alone are one, with the cases
+    that it was found in."""
+    groups: dict[tuple[Severity, Code, str, str], tuple[Finding, list[str]]] = {}
+    for finding in sorted(findings, key=lambda each: list(STYLES).index(each.severity)):
+        key = (finding.severity, finding.code, shape(finding.message), finding.hint)
+        groups.setdefault(key, (finding, []))[1].append(finding.case)
+    return [(finding, list(dict.fromkeys(cases))) for finding, cases in groups.values()]
 
 
 def _report_part(report: LintReport) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.errors import RequestError
+from harness.boards.board import Board
+from harness.errors import HarnessError, RequestError
 from harness.store import Reader, SubmissionRow
 
 
@@ -17,6 +18,20 @@ def find_submission(reader: Reader, submission_id: int) -> SubmissionRow:
             hint="`harness history` lists yours." if last else "The store is empty; `harness submit FILE` fills it.",
         )
     return submission
+
+
+def name_to_type(board: Board, typed: str) -> str:
+    """What names a board on a command line: its name, where the search for it finds this very board, else what the
+    user `typed`, which found it."""
+    if "/" not in typed and typed.casefold() == board.name.casefold():
+        return board.name
+    from harness.boards.find import find_board
+
+    try:
+        found = find_board(board.name)
+    except HarnessError:
+        return typed
+    return board.name if found.folder == board.folder else typed
 
 
 def recorded_board(reader: Reader, board: str) -> str:

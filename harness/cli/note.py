@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.formatting import format_moment, printable
 from harness.cli.lookup import find_submission
 from harness.cli.report import write
@@ -18,11 +18,11 @@ TAG = re.compile(r"[\w.+-]{1,40}")
 
 
 @click.command()
-@click.argument("id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("id", type=WholeNumber(1), metavar="ID")
 @click.argument("text", nargs=-1)
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag; may be repeated.")
 @click.option("--untag", "untags", multiple=True, metavar="TAG", help="Take a tag away; may be repeated.")
-@click.option("--remove", type=click.IntRange(min=1), metavar="NOTE", help="Forget the note of this number.")
+@click.option("--remove", type=WholeNumber(1), metavar="NOTE", help="Forget the note of this number.")
 @json_option
 def note_command(
     id: int, text: tuple[str, ...], tags: tuple[str, ...], untags: tuple[str, ...], remove: int | None, as_json: bool

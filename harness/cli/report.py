@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import (
+    NOT_RESOLVED,
     ending,
     format_case,
     format_class,
@@ -16,9 +18,10 @@ from harness.cli.formatting import (
     format_time,
     printable,
 )
-from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, Status
-from harness.evaluation.state import describe
-from harness.measure.statistics import case_figure
+from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, ReasonCode, Status
+from harness.evaluation.state import describe, warnings
+from harness.measure.ranking import Rank
+from harness.measure.statistics import FEWEST_FOR_INTERVAL, Figure, case_figure
 from harness.store.rows import EvaluationRow, SubmissionRow
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 TRACEBACK_LINES = 12
 """How much of a traceback's end a screen shows; `--json` has all of it."""
 FAILURES_SHOWN = 5
+_NUMBER = re.compile(r"[-+−]?\b(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
 STATUS_STYLE = {
     Status.PASSED: "bold green",
     Status.RUNNING: "bold",
@@ -44,7 +48,7 @@ def render_evaluation(
         write(console, _submission_line(submission), style="bold")
     header = evaluation.header
     interpreted = " · interpreted" if header.interpreted else ""
-    write(console, f"{header.mode.value} mode · {format_class(evaluation.rank_class(leaderboard))}{interpreted}")
+    write(console, f"{header.mode.value} · {format_class(evaluation.rank_class(leaderboard))}{interpreted}")
     console.print()
     _write_verdict(console, evaluation)
     _write_cases(console, evaluation)
@@ -67,10 +71,23 @@ def write(console: Console, text: str, style: str = "", indent: int = 0) -> None
     if not indent:
         console.print(text, style=style or None, markup=False, highlight=False)
         return
-    from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
+    # Line by line, since rich's own padding fills every line with blanks to its end.
+    for line in Text(text, style=style).wrap(console, max(20, console.width - indent)):
+        console.print(Text(" " * indent) + line, soft_wrap=True)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table without the blanks that fill the cells of its last column."""
+    from rich.segment import Segment
+    from rich.text import Text
+
+    options = console.options.update(width=console.width)
+    for line in Segment.split_lines(console.render(table, options)):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
 
 
 def _submission_line(submission: SubmissionRow) -> str:
@@ -89,10 +106,13 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
     header, outcome = evaluation.header, evaluation.outcome
     line = outcome.status.value.upper()
     if evaluation.score is not None:
-        line += f"   score {format_time(evaluation.score)} {format_spread(evaluation.score)}".rstrip()
+        line += f"   score {_score_text(evaluation.score, published=header.protocol is Protocol.HOSTED)}"
     if evaluation.rank is not None:
-        line += f"   rank {evaluation.rank}"
+        line += f"   {_rank_text(evaluation, evaluation.rank)}"
     write(console, line, style=STATUS_STYLE.get(outcome.status, "bold red"))
+    if evaluation.score is not None:
+        for warning in warnings(outcome.state):
+            write(console, f"disturbed: {printable(warning)}", style="yellow")
     if outcome.reason is not None and not _told_by_a_case(outcome.reason, evaluation.cases):
         write(console, _reason_text(outcome.reason))
     if outcome.status is Status.PASSED and evaluation.rank is None:
@@ -102,22 +122,53 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
             write(console, f"not ranked: {header.mode.value} mode only looks", style="yellow")
     if evaluation.score is not None and header.protocol is not Protocol.HOSTED:
         count = sum(case.kind is CaseKind.BENCHMARK for case in evaluation.cases)
-        write(console, f"score: {_SCORE_WORDS[header.ranking_by.value].format(count=count)}", style="dim")
+        words = _SCORE_WORDS[header.ranking_by.value].format(count=count)
+        if evaluation.score.is_resolved:
+            words += "; ± is half the 95 % interval"
+        write(console, f"score: {words}", style="dim")
 
 
 _SCORE_WORDS = {
-    "geom": "geometric mean of {count} benchmark medians; ± is half the 95 % interval",
-    "mean": "mean of {count} benchmark medians; ± is half the 95 % interval",
-    "last": "the median of the benchmark; ± is half the 95 % interval",
+    "geom": "geometric mean of {count} benchmark medians",
+    "mean": "mean of {count} benchmark medians",
+    "last": "the median of the benchmark",
 }
 
 
+def _score_text(score: Figure, *, published: bool) -> str:
+    """`51.2 ms ± 0.4 %`, or `51 ms (too noisy for an interval)`."""
+    time = format_time(score, published=published)
+    if published or score.is_resolved:
+        return f"{time} {format_spread(score, published=published)}".rstrip()
+    return f"{time} ({NOT_RESOLVED} for an interval)"
+
+
+def _rank_text(evaluation: EvaluationRow, rank: Rank) -> str:
+    """`rank 2`; `your rank 1 by submission 7` for a submission by which its user does not stand in the ranking."""
+    standing = evaluation.standing
+    if standing is None or standing.submission_id == evaluation.submission_id:
+        return f"rank {rank if standing is None else standing.rank}"
+    return f"your rank {standing.rank} by submission {standing.submission_id}"
+
+
 def _told_by_a_case(reason: Reason, cases: Iterable[CaseResult]) -> bool:
-    return any(case.reason == reason for case in cases)
+    """Whether a case says the same; an evaluation's reason may name the case before its message."""
+    return any(
+        case.reason is not None and case.reason.code is reason.code and reason.message.endswith(case.reason.message)
+        for case in cases
+    )
 
 
 def _reason_text(reason: Reason) -> str:
-    return f"{printable(reason.message)} ({reason.code.value})" if reason.message else reason.code.value
+    """The message; the code alone where there is none, and behind it where a rule of trust was broken: docs/trust.md
+    explains those by their codes."""
+    code = reason.code.value.replace("_", " ")
+    if not reason.message:
+        return code
+    return printable(reason.message) + (f" ({reason.code.value})" if reason.code in _TRUST_CODES else "")
+
+
+_TRUST_CODES = (ReasonCode.BELOW_FLOOR, ReasonCode.LATE_OUTPUT, ReasonCode.CHANNEL)
 
 
 def _write_cases(console: Console, evaluation: EvaluationRow) -> None:
@@ -128,9 +179,9 @@ def _write_cases(console: Console, evaluation: EvaluationRow) -> None:
         passed = sum(case.status is Status.PASSED for case in tests)
         write(console, f"tests: {passed} of {len(tests)} passed")
     if tests and evaluation.header.mode is Mode.TEST:
-        console.print(_test_table(tests))
+        print_table(console, _test_table(tests))
     if benchmarks:
-        console.print(_benchmark_table(benchmarks))
+        print_table(console, _benchmark_table(benchmarks))
     missing = evaluation.header.cases_planned - len(cases)
     if missing > 0:
         verb = "not run yet" if evaluation.outcome.status is Status.RUNNING else "not run"
@@ -176,7 +227,7 @@ def _benchmark_table(cases: Sequence[CaseResult]) -> Table:
             str(case.index),
             Text(format_case(case.spec)),
             Text(format_time(figure) if passed else case.status.value, style="" if passed else "red"),
-            format_spread(figure) if passed else "",
+            _spread(figure, case) if passed else "",
             str(len(case.samples.wall_ns)) if case.samples else "",
         ]
         if with_light:
@@ -185,23 +236,47 @@ def _benchmark_table(cases: Sequence[CaseResult]) -> Table:
     return table
 
 
+def _spread(figure: Figure | None, case: CaseResult) -> str:
+    samples = len(case.samples.wall_ns) if case.samples else 0
+    return "too few" if figure is not None and samples < FEWEST_FOR_INTERVAL else format_spread(figure)
+
+
 def _write_failures(console: Console, evaluation: EvaluationRow) -> None:
-    """Each distinct failure once, with the cases it struck, its message and its traceback's end."""
-    groups: dict[tuple[CaseKind, Status, Reason | None, str], list[CaseResult]] = {}
+    """Each kind of failure once, with the cases it struck, and the message and the traceback's end of the first.
+
+    Failures that differ in numbers alone, as wrong answers do, are of one kind.
+    """
+    groups: dict[tuple[Status, ReasonCode | None, str, str], list[CaseResult]] = {}
     for case in evaluation.cases:
         if case.status is not Status.PASSED:
-            groups.setdefault((case.kind, case.status, case.reason, case.traceback), []).append(case)
-    for (kind, status, reason, traceback), cases in list(groups.items())[:FAILURES_SHOWN]:
+            code, message = (None, "") if case.reason is None else (case.reason.code, case.reason.message)
+            groups.setdefault((case.status, code, shape(message), shape(case.traceback)), []).append(case)
+    for (status, *_), cases in list(groups.items())[:FAILURES_SHOWN]:
         console.print()
-        which = f"{kind.value} {format_indices(case.index for case in cases)}"
-        spec = f" ({format_case(cases[0].spec)})" if len(cases) == 1 else ""
-        write(console, f"{which}{spec}: {status.value}", style="red")
+        first, reason = cases[0], cases[0].reason
+        spec = f" ({format_case(first.spec)})" if len(cases) == 1 else ""
+        write(console, f"{_which(cases)}{spec}: {status.value}", style="red")
         if reason is not None:
-            write(console, _reason_text(reason), indent=2)
-        if traceback.strip():
-            write(console, ending(traceback, TRACEBACK_LINES), style="dim", indent=2)
+            alike = all(case.reason == reason for case in cases)
+            place = "" if alike else f"{first.kind.value} {first.index}: "
+            write(console, place + _reason_text(reason), indent=2)
+        if first.traceback.strip():
+            write(console, ending(first.traceback, TRACEBACK_LINES), style="dim", indent=2)
     if len(groups) > FAILURES_SHOWN:
         write(console, f"\n… {len(groups) - FAILURES_SHOWN} further kinds of failure; --json has them all")
+
+
+def shape(message: str) -> str:
+    """A message without its numbers: what is equal in two of them is one kind."""
+    return _NUMBER.sub("#", message)
+
+
+def _which(cases: Sequence[CaseResult]) -> str:
+    """`test 0–3, benchmark 1`."""
+    kinds = dict.fromkeys(case.kind for case in cases)
+    return ", ".join(
+        f"{kind.value} {format_indices(case.index for case in cases if case.kind is kind)}" for kind in kinds
+    )
 
 
 def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
@@ -213,4 +288,4 @@ def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
         write(console, f"{kind.value} {format_indices(indices)}: {printable(note)}", style="dim")
 
 
-__all__ = ["evaluation_document", "plain_table", "render_evaluation", "write"]
+__all__ = ["evaluation_document", "plain_table", "print_table", "render_evaluation", "shape", "write"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import json_option, print_json
+from harness.cli.common import WholeNumber, json_option, print_json
 from harness.cli.formatting import printable
 from harness.cli.lookup import find_submission
 from harness.errors import MachineError, RequestError
@@ -14,7 +14,7 @@ from harness.store import SubmissionRow, open_reader
 
 
 @click.command()
-@click.argument("id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("id", type=WholeNumber(1), metavar="ID")
 @click.option("--to", "target", type=click.Path(path_type=Path), metavar="FILE", help="Default: its name, here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that holds something else.")
 @json_option

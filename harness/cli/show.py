@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import format_moment, printable
 from harness.cli.lookup import find_submission
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("id", type=WholeNumber(1), metavar="ID")
 @click.option("--code/--no-code", default=True, help="Print the source too (before the figures).")
 @json_option
 def show_command(id: int, code: bool, as_json: bool) -> None:
@@ -60,7 +60,7 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
     if code:
         _write_code(console, submission, source)
     if not evaluations:
-        write(console, f"submission {id} was not evaluated")
+        write(console, f"submission {id} was not evaluated: it was stopped before its first case, or is just starting")
     for number, evaluation in enumerate(evaluations):
         if number:
             console.print()
