@@ -150,7 +150,8 @@ class Reader:
         else:
             rows = self._rows(queries.HISTORY_OF_BOARD, {"user": user, "leaderboard": leaderboard})
         known = self._noises() if rows else {}
-        return [_history_row(row, known) for row in rows]
+        classes: dict[tuple[str, ...], RankClass] = {}  # few, of many rows
+        return [_history_row(row, known, classes) for row in rows]
 
     def board_classes(self, leaderboard: str) -> list[BoardClass]:
         """The classes of a board's scores, those that rank and those that don't, the one used last first."""
@@ -360,10 +361,18 @@ def _note(row: codec.Row) -> Note:
     return Note(row["id"], created_at, row["text"])
 
 
-def _history_row(row: codec.Row, known: Mapping[NoiseKey, NoiseCalibration]) -> HistoryRow:
+def _history_row(
+    row: codec.Row, known: Mapping[NoiseKey, NoiseCalibration], classes: dict[tuple[str, ...], RankClass]
+) -> HistoryRow:
     created_at = codec.time_of(row["created_at"])
     assert created_at is not None
     evaluated = row["evaluation_id"] is not None
+    rank_class = None
+    if evaluated:
+        key = tuple(row[name] for name in standings.CLASS_KEY[:-1])
+        rank_class = classes.get(key)
+        if rank_class is None:
+            rank_class = classes[key] = calibrations.calibrated(calibrations.rank_class_of(row), known)
     return HistoryRow(
         id=row["id"],
         leaderboard=row["leaderboard"],
@@ -376,7 +385,7 @@ def _history_row(row: codec.Row, known: Mapping[NoiseKey, NoiseCalibration]) -> 
         status=Status(row["status"]) if evaluated else None,
         reason=codec.reason_of(row, "reason"),
         rank_reason=codec.reason_of(row, "rank_reason"),
-        rank_class=calibrations.calibrated(calibrations.rank_class_of(row), known) if evaluated else None,
+        rank_class=rank_class,
         interpreted=bool(row["interpreted"]),
         score=codec.score_of(row),
         rank_then=row["rank_then"],
