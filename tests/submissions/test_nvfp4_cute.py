@@ -14,6 +14,7 @@ pytest.importorskip("cutlass")
 
 BLACKWELL = [
     ("nvfp4_gemm", "nvfp4_gemm_cute.py"),
+    ("nvfp4_gemm", "nvfp4_gemm_helion.py"),
     ("nvfp4_gemm", "nvfp4_gemm_triton.py"),
     ("nvfp4_dual_gemm", "dual_gemm_cute.py"),
     ("nvfp4_dual_gemm", "dual_gemm_triton.py"),
