@@ -77,6 +77,9 @@ def cli(debug: bool) -> None:
 
     Exit status: 0 passed; 1 the submission failed; 2 the request was wrong; 3 this machine can't do it.
     """
+    from harness.cli.common import warn_of_missing_folders
+
+    warn_of_missing_folders()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
