@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+INTERRUPTED = 130
+"""Exit status after the user's interrupt, as shells have it."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a subcommand's module only when that subcommand is called."""
 
@@ -85,29 +89,29 @@ def cli(debug: bool) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command and exit with its status. No traceback of ours reaches a user unless `--debug` is given."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments
+    debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
         status = cli.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.ClickException as error:
+        if as_json:
+            _print_error_document(error)
         error.show()
         sys.exit(ExitStatus.BAD_REQUEST)
     except (click.Abort, KeyboardInterrupt):
         click.echo("harness: stopped by the user", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output is gone; there is nobody to tell
         sys.exit(ExitStatus.PASSED)
-    except HarnessError as error:
-        if debug:
-            raise
-        click.echo(f"harness: {error}", err=True)
-        sys.exit(error.exit_status)
     except Exception as error:
         if debug:
             raise
-        if (fault := disk_fault(error)) is not None:
-            click.echo(f"harness: {fault}", err=True)
-            sys.exit(fault.exit_status)
+        told = error if isinstance(error, HarnessError) else disk_fault(error)
+        if as_json:
+            _print_error_document(told or error)
+        if told is not None:
+            click.echo(f"harness: {told}", err=True)
+            sys.exit(told.exit_status)
         click.echo(
             f"harness: internal error: {type(error).__name__}: {error}\n"
             "This is a fault of harness, not of your file. `harness --debug …` shows where; please report it.",
@@ -115,6 +119,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         sys.exit(ExitStatus.MACHINE_CANNOT)
     sys.exit(status if isinstance(status, int) else ExitStatus.PASSED)
+
+
+def _print_error_document(error: Exception) -> None:
+    """What a script that asked for JSON gets instead of a result."""
+    from harness.cli.common import error_document, print_json
+
+    print_json(error_document(error))
 
 
 if __name__ == "__main__":

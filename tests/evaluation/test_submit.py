@@ -66,6 +66,15 @@ def test_a_shape_of_the_users_own(command: Command, write: Write) -> None:
     assert answer.status == 0
 
 
+def test_an_error_is_a_document_too(command: Command, write: Write) -> None:
+    answer = command("submit", write(GOOD), "--case", "99", "--json")
+    assert answer.status == 2
+    assert answer.document["error"]["code"] == "bad_request"
+    assert "no case 99" in answer.document["error"]["what"]
+    assert command("show", "77", "--json").document["error"]["code"] == "bad_request"
+    assert command("submit", "--no-such-option", "--json").document["error"]["code"] == "bad_request"
+
+
 def test_a_shape_that_does_not_fit_the_board_is_told_at_once(command: Command, write: Write) -> None:
     for words, message in [
         (("--spec", "sise=77"), "takes no 'sise'"),
