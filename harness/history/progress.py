@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.record import Protocol
+from harness.history.comparison import change
+from harness.measure.comparison import Verdict
 from harness.measure.ranking import Rank, rank_in
+from harness.measure.statistics import Figure
 from harness.store.rows import HistoryRow
 
 
@@ -14,13 +18,16 @@ class Step:
     """An evaluation with its score over the one before it, and over the best one before it (below one is faster).
 
     None for a first score and for a row without one. Only rows of the same board, grid, device and protocol count.
-    `predecessor` is the row of the user's submission before it on the same board, scored or not.
+    `predecessor` is the row of the user's submission before it on the same board, scored or not. A change is `unsure`
+    where it lies within the noise: the verdict that `harness diff` gives is neither faster nor slower.
     """
 
     row: HistoryRow
     against_previous: float | None
     against_best: float | None
     predecessor: HistoryRow | None = None
+    unsure_of_previous: bool = False
+    unsure_of_best: bool = False
 
     @property
     def is_best(self) -> bool:
@@ -30,8 +37,8 @@ class Step:
 
 def steps(rows: Sequence[HistoryRow]) -> list[Step]:
     """One step for each row, which come oldest first."""
-    previous: dict[Hashable, float] = {}
-    best: dict[Hashable, float] = {}
+    previous: dict[Hashable, Figure] = {}
+    best: dict[Hashable, Figure] = {}
     latest: dict[str, HistoryRow] = {}
     before: dict[str, HistoryRow] = {}
     result = []
@@ -44,18 +51,22 @@ def steps(rows: Sequence[HistoryRow]) -> list[Step]:
         if key is None or row.score is None:
             result.append(Step(row, None, None, predecessor))
             continue
-        score_ns = row.score.value_ns
-        result.append(
-            Step(
-                row,
-                score_ns / previous[key] if key in previous else None,
-                score_ns / best[key] if key in best else None,
-                predecessor,
-            )
-        )
-        previous[key] = score_ns
-        best[key] = min(score_ns, best.get(key, score_ns))
+        against_previous, unsure_of_previous = _against(previous.get(key), row)
+        against_best, unsure_of_best = _against(best.get(key), row)
+        result.append(Step(row, against_previous, against_best, predecessor, unsure_of_previous, unsure_of_best))
+        previous[key] = row.score
+        best[key] = min(row.score, best.get(key, row.score), key=lambda score: score.value_ns)
     return result
+
+
+def _against(before: Figure | None, row: HistoryRow) -> tuple[float | None, bool]:
+    """The score over one before it, and whether the two may be equal for all that the noise lets one say."""
+    if before is None or row.score is None or row.rank_class is None:
+        return None, False
+    if row.rank_class.protocol is Protocol.HOSTED:  # published by value, without intervals
+        return row.score.value_ns / before.value_ns, False
+    told = change(before, row.score, row.rank_class.delta)
+    return told.ratio, told.verdict not in (Verdict.FASTER, Verdict.SLOWER)
 
 
 def rank_now(row: HistoryRow, best_scores: Mapping[str, float]) -> Rank | None:

@@ -43,6 +43,11 @@ class Figure:
         """Half the interval's width over the value, e.g. 0.01 for ± 1 %."""
         return None if self.interval_ns is None else self.interval_ns.half_width / self.value_ns
 
+    @property
+    def is_resolved(self) -> bool:
+        """Whether there is an interval, and it tells the value from zero."""
+        return self.interval_ns is not None and self.interval_ns.low > 0
+
 
 def median(values: Sequence[float]) -> float:
     """The middle value, or the mean of the two middle ones. Raises ValueError on an empty sequence."""
@@ -93,7 +98,8 @@ def case_figure(samples: Samples | None) -> Figure | None:
 
     That is when there are no samples, or when a call took no longer than a no-op call, so that the median difference
     is not positive. The interval is that of the times widened by the uncertainty of the no-op median, which shifts all
-    times alike: the two half-widths are combined in quadrature on each side.
+    times alike: the two half-widths are combined in quadrature on each side. No time is below zero, so an interval that
+    would reach there begins at zero: such a time is not told from none at all (`Figure.is_resolved`).
     """
     if samples is None or not samples.wall_ns:
         return None
@@ -105,7 +111,12 @@ def case_figure(samples: Samples | None) -> Figure | None:
     if interval is not None and samples.overhead_ns:
         overhead = median_interval(samples.overhead_ns)
         interval = overhead and _widened(value_ns, interval, median(samples.overhead_ns), overhead)
-    return Figure(value_ns, interval)
+    return Figure(value_ns, interval and _of_times(interval.low, interval.high))
+
+
+def _of_times(low: float, high: float) -> Interval:
+    """The part of an interval that a time can lie in: what covers the true time still does."""
+    return Interval(max(low, 0.0), high)
 
 
 def _widened(value: float, interval: Interval, subtracted: float, subtracted_interval: Interval) -> Interval:
@@ -164,15 +175,19 @@ def score(rank_by: RankBy, cases: Sequence[Figure | None]) -> Figure | None:
         (figure.value_ns, interval.low, interval.high) for figure, interval in zip(figures, intervals, strict=True)
     ]
     low, high = _quadrature(values)
-    return Figure(value, Interval(value - low, value + high))
+    return Figure(value, _of_times(value - low, value + high))
 
 
 def ratio(new: Figure, old: Figure) -> tuple[float, Interval | None]:
-    """new / old and its interval, from both intervals' extremes (so it covers with more than 95 %)."""
+    """new / old and its interval, from both intervals' extremes (so it covers with more than 95 %).
+
+    None when either has none, and when the old time is not told from zero, so that nothing bounds the ratio from above.
+    """
     value = new.value_ns / old.value_ns
     if new.interval_ns is None or old.interval_ns is None or old.interval_ns.low <= 0:
         return value, None
-    return value, Interval(new.interval_ns.low / old.interval_ns.high, new.interval_ns.high / old.interval_ns.low)
+    new_times = _of_times(new.interval_ns.low, new.interval_ns.high)  # results of old may reach below zero
+    return value, Interval(new_times.low / old.interval_ns.high, new_times.high / old.interval_ns.low)
 
 
 def _quadrature(terms: Sequence[tuple[float, float, float]]) -> tuple[float, float]:

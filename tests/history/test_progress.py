@@ -7,7 +7,7 @@ from harness.boards.board import GridName
 from harness.evaluation.record import IsolationLevel, Mode, Protocol, Status
 from harness.history.progress import rank_now, steps
 from harness.measure.ranking import RankClass
-from harness.measure.statistics import Figure
+from harness.measure.statistics import Figure, Interval
 from harness.store.rows import HistoryRow
 
 CLASS = RankClass("cholesky", GridName.FULL, "cuda", "NVIDIA H200", Protocol.SEALED, IsolationLevel.BUBBLEWRAP)
@@ -75,3 +75,19 @@ def test_rank_now_is_against_the_best_of_the_others() -> None:
     assert str(now) == "2="  # eve is within the noise, ada's own best does not count
     assert rank_now(row(1, 100), {"bob": 90.0}) is None
     assert rank_now(ranked, {}) is None
+
+
+def test_changes_within_the_noise_are_unsure() -> None:
+    """On a GPU whose noise between runs is 0.5 %: 100 ± 0.1 against 99.7, 99.0, and 50 without an interval."""
+
+    def sharp(number: int, score_ns: float) -> HistoryRow:
+        return replace(row(number, score_ns), score=Figure(score_ns, Interval(score_ns - 0.1, score_ns + 0.1)))
+
+    told = steps([sharp(1, 100.0), sharp(2, 99.7), sharp(3, 98.0), sharp(4, 99.9), row(5, 50.0)])
+    assert [step.unsure_of_previous for step in told] == [False, True, False, False, True]
+    assert [step.unsure_of_best for step in told] == [False, True, False, False, True]
+
+
+def test_published_scores_stand_by_value() -> None:
+    hosted = replace(CLASS, protocol=Protocol.HOSTED)
+    assert not any(step.unsure_of_previous for step in steps([row(1, 100, hosted), row(2, 99.9, hosted)]))

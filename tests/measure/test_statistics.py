@@ -216,3 +216,39 @@ def test_ratio() -> None:
     old, new = Figure(200.0, Interval(190.0, 210.0)), Figure(100.0, Interval(95.0, 105.0))
     assert ratio(new, old) == (0.5, Interval(95 / 210, 105 / 190))
     assert ratio(Figure(100.0, None), old) == (0.5, None)
+
+
+def test_no_interval_reaches_below_zero() -> None:
+    """Times of 46 ms under no-op calls of 1, 60 and 160 ms: the widths below are 100 of 46, above 59."""
+    overhead = (1_000_000,) * 4 + (60_000_000,) * 7 + (160_000_000,) * 4
+    figure = case_figure(Samples((106_000_000,) * 15, overhead))
+    assert figure == Figure(46e6, Interval(0.0, 105e6))
+    assert not figure.is_resolved
+    sharp = Figure(4e6, Interval(3e6, 5e6))
+    below, above = math.hypot(46e6, 1e6) / 2, math.hypot(59e6, 1e6) / 2
+    assert score(RankBy.MEAN, [figure, sharp]) == Figure(25e6, Interval(25e6 - below, 25e6 + above))
+    assert score(RankBy.GEOM, [figure, sharp]) == Figure(math.sqrt(46e6 * 4e6), None)
+    assert score(RankBy.LAST, [figure]) == figure
+
+
+def test_no_ratio_reaches_below_zero() -> None:
+    sharp = Figure(10.0, Interval(8.0, 20.0))
+    assert ratio(Figure(40.0, Interval(-5.0, 80.0)), sharp) == (4.0, Interval(0.0, 10.0))
+    assert ratio(sharp, Figure(40.0, Interval(0.0, 80.0))) == (0.25, None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "resolved"),
+    [(None, False), (Interval(-1.0, 9.0), False), (Interval(0.0, 9.0), False), (Interval(0.5, 9.0), True)],
+)
+def test_a_time_is_resolved_when_its_interval_leaves_zero_out(interval: Interval | None, resolved: bool) -> None:
+    assert Figure(5.0, interval).is_resolved is resolved
+
+
+@given(
+    st.lists(st.integers(0, 10**9), min_size=7, max_size=31), st.lists(st.integers(0, 10**9), min_size=7, max_size=31)
+)
+def test_intervals_hold_their_value_and_no_negative_time(walls: list[int], overhead: list[int]) -> None:
+    figure = case_figure(Samples(tuple(walls), tuple(overhead)))
+    if figure is not None and figure.interval_ns is not None:
+        assert 0 <= figure.interval_ns.low <= figure.value_ns <= figure.interval_ns.high
