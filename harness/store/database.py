@@ -6,6 +6,7 @@ through here, because importing SQLAlchemy takes longer than a command that only
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -170,9 +171,34 @@ def postgres_write_lock() -> tuple[str, ...]:
 
 
 def _connect_sqlite(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None
-    )
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return _open_sqlite(path, "mode=rw")
+    return read_only_sqlite(path)
+
+
+def read_only_sqlite(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, to a file that may lie where nothing can be written.
+
+    In WAL mode even a reader makes files beside the database. Where it can't, the file is read as one that nobody
+    changes; not when a write-ahead log lies there, for what that holds would be missing. Raises sqlite3.Error.
+    """
+    connection = _open_sqlite(path, "mode=ro")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if not os.access(path, os.R_OK) or (log.exists() and log.stat().st_size):
+            raise
+        return _open_sqlite(path, "immutable=1")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_sqlite(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 
 def _psycopg() -> Any:

@@ -174,6 +174,7 @@ COUNT_STANDINGS = "SELECT count(*), coalesce(sum(all_runs), 0) FROM user_standin
 STANDING_OF_USER = """
 SELECT score_ns, last_evaluation_id FROM user_standings WHERE class_id = :class_id AND user_name = :user
 """
+BEST_OF_USER = "SELECT submission_id, score_ns FROM user_standings WHERE class_id = :class_id AND user_name = :user"
 SET_RANK_THEN = "UPDATE evaluations SET rank_then = :rank WHERE id = :id"
 DERIVED_CONTENTS = (
     """

@@ -118,6 +118,19 @@ def standing_of(db: Database, of: BoardClass, user: str) -> tuple[float, int] | 
     return (standings.best(runs)[1].value_ns, max(run[1] for run in runs)) if runs else None
 
 
+def best_of_user(db: Database, of: BoardClass, user: str) -> tuple[int, float] | None:
+    """The submission that a user stands with, the latest of its source, and the score in nanoseconds."""
+    who = {"class_id": of.id, "user": user}
+    if not of.stale:
+        found = db.tuples(queries.BEST_OF_USER, who)
+        return found[0] if found else None
+    runs = db.tuples(queries.RUNS_OF_USER, who)
+    if not runs:
+        return None
+    latest, figure, _ = standings.best(runs)
+    return latest[2], figure.value_ns
+
+
 def _by_user(db: Database, query: str, of: BoardClass, **parameters: str) -> Iterator[tuple[str, list[Any]]]:
     rows = db.stream(query, {"class_id": of.id, **parameters})
     for user, runs in groupby(rows, key=itemgetter(0)):

@@ -20,7 +20,7 @@ from harness.store.database import Database, connect
 from harness.store.location import Location, explain, location
 from harness.store.process import ProcessIdentity, is_gone
 from harness.store.ranked import BoardClass
-from harness.store.rows import EvaluationRow, HistoryRow, Note, SubmissionRow
+from harness.store.rows import EvaluationRow, HistoryRow, Note, Standing, SubmissionRow
 
 INTERRUPTED_MESSAGE = "the process that ran it ended before it did"
 _LARGEST_ID = 2**63 - 1
@@ -269,7 +269,12 @@ class Reader:
         if own is None or not ranks or evaluation.outcome.status is not Status.PASSED:
             return evaluation
         rank = ranked.rank_of(self._database(), own, row["user_name"], score.value_ns)
-        return replace(evaluation, rank=rank)
+        best = ranked.best_of_user(self._database(), own, row["user_name"])
+        if best is None:
+            return replace(evaluation, rank=rank)
+        by, best_ns = best
+        users = rank if best_ns == score.value_ns else ranked.rank_of(self._database(), own, row["user_name"], best_ns)
+        return replace(evaluation, rank=rank, standing=Standing(users, by))
 
     def _rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[codec.Row]:
         return [] if self._db is None else self._db.rows(query, parameters)
@@ -320,8 +325,11 @@ def check_version(db: Database, place: Location) -> bool:
 
 def _open(place: Location) -> Database | None:
     """A connection to a store of this version; None when there is no store yet."""
-    if place.path is not None and not place.path.exists():
-        return None
+    if place.path is not None:
+        try:
+            place.path.stat()  # not exists(), which takes a file where a folder should be for no store yet
+        except FileNotFoundError:
+            return None
     db = connect(place)
     try:
         if not check_version(db, place):

@@ -48,6 +48,14 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """The place of a user in a ranking today, and the submission by which they hold it."""
+
+    rank: Rank
+    submission_id: int
+
+
+@dataclass(frozen=True)
 class EvaluationRow:
     """An evaluation with its cases. `id` and `submission_id` are None for one that is recorded nowhere.
 
@@ -64,6 +72,8 @@ class EvaluationRow:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     rank: Rank | None = None
+    standing: Standing | None = None
+    """The place of its user in its rank class, None when it does not rank itself."""
     noise: Noise | None = None
     """The noise between runs that was calibrated for its rank class, if it was."""
 
