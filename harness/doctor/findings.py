@@ -31,6 +31,8 @@ class Finding:
     """What to do about it; empty where there is nothing to do."""
     blocks: bool = False
     """Whether no kernel can be checked and measured here as long as it stays so."""
+    stops_recording: bool = False
+    """Whether nothing can be recorded: `harness run` works, `harness submit` does not."""
     details: Mapping[str, Detail] = field(default_factory=dict)
     """The same by stable names, for scripts; units are in the names."""
 
@@ -47,4 +49,9 @@ def note(area: str, text: str, advice: str = "", **details: Detail) -> Finding:
 
 
 def problem(area: str, text: str, advice: str, *, blocks: bool = False, **details: Detail) -> Finding:
-    return Finding(area, Level.PROBLEM, text, advice, blocks, details)
+    return Finding(area, Level.PROBLEM, text, advice, blocks, details=details)
+
+
+def unrecordable(text: str, advice: str, **details: Detail) -> Finding:
+    """A store that nothing can be written to."""
+    return Finding("store", Level.PROBLEM, text, advice, stops_recording=True, details=details)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from harness.doctor.advice import install
 from harness.doctor.findings import Detail, Finding, note, ok, problem
 from harness.doctor.machine import gigabytes
 from harness.evaluation.state import clocks_locked, throttling
@@ -14,6 +15,7 @@ from harness.evaluation.state import clocks_locked, throttling
 T = TypeVar("T")
 
 OLDEST_TORCH, FIRST_TORCH_TOO_NEW = (2, 11), (2, 14)
+TORCH = "'torch>=2.11,<2.14'"
 OTHERS_MEMORY_BYTES = 1 << 30
 """Memory in use by others that is worth a word."""
 
@@ -23,7 +25,7 @@ def by_driver() -> Iterator[Finding]:
     try:
         import pynvml
     except ImportError:
-        yield note("GPU", "not looked for: the package nvidia-ml-py is missing", "pip install nvidia-ml-py")
+        yield note("GPU", "not looked for: the package nvidia-ml-py is missing", install("nvidia-ml-py"))
         return
     try:
         pynvml.nvmlInit()
@@ -112,7 +114,7 @@ def _text(value: str | bytes) -> str:
 
 def by_torch() -> Iterator[Finding]:
     """torch's version and build, and whether it reaches the GPU. Imports torch, which takes seconds."""
-    cpu_build = "pip install 'torch>=2.11,<2.14' (add torch's CPU package index for a small build without CUDA)"
+    cpu_build = f"{install(TORCH)} (add torch's CPU package index for a small build without CUDA)"
     try:
         installed = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -124,7 +126,7 @@ def by_torch() -> Iterator[Finding]:
         Exception
     ) as error:  # a broken installation raises anything: OSError for a library, ImportError, RuntimeError
         text = f"{installed} is installed and does not load: {type(error).__name__}: {error}"
-        yield problem("torch", text, "Install it again: pip install --force-reinstall torch", blocks=True)
+        yield problem("torch", text, f"Install it again: {install(f'--force-reinstall {TORCH}')}", blocks=True)
         return
     version, cuda = str(torch.__version__), torch.version.cuda
     details: dict[str, Detail] = {"version": version, "cuda": cuda, "device_count": torch.cuda.device_count()}
@@ -155,7 +157,8 @@ def _reach(torch: Any, cuda: str | None) -> Iterator[Finding]:
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         yield ok("CUDA", f"torch runs on {', '.join(names)}; evaluations use the first", devices=names)
     elif has_driver and not cuda:
-        advice = "pip install --force-reinstall torch, from the index of a CUDA version that the driver supports."
+        again = install(f"--force-reinstall {TORCH}")
+        advice = f"{again}, from the index of a CUDA version that the driver supports."
         yield problem("CUDA", "this machine has an NVIDIA driver, and torch is a build without CUDA", advice)
     elif has_driver:
         advice = "Is CUDA_VISIBLE_DEVICES empty? Is the driver older than torch's CUDA? nvidia-smi says."

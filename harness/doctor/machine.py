@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.doctor.advice import install, install_extra
 from harness.doctor.findings import Finding, note, ok, problem
 from harness.evaluation import state
 from harness.evaluation.record import IsolationLevel
@@ -27,13 +28,13 @@ PROGRAMS = {
     "ptxas": ("ptxas", "what registers and spills a kernel has", "It comes with the CUDA toolkit."),
     "ncu": ("Nsight Compute", "profiles by hardware counters", "Install Nsight Compute and put ncu on PATH."),
     "g++": ("C++ compiler", "inline C++ and CUDA, and Triton's launcher", "apt install g++"),
-    "ninja": ("ninja", "torch's inline extensions", "pip install ninja"),
+    "ninja": ("ninja", "torch's inline extensions", install("ninja")),
 }
 # distribution -> (area, how to get it)
 PACKAGES = {
-    "triton": ("Triton", "pip install 'harness[triton]'"),
-    "helion": ("Helion", "pip install 'harness[dsl]'"),
-    "nvidia-cutlass-dsl": ("CuTe DSL", "pip install 'harness[dsl]'"),
+    "triton": ("Triton", install_extra("triton")),
+    "helion": ("Helion", install_extra("dsl")),
+    "nvidia-cutlass-dsl": ("CuTe DSL", install_extra("dsl")),
 }
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.boards.find import VARIABLE, board_roots, scan
-from harness.doctor.findings import Finding, note, ok, problem
+from harness.doctor.findings import Finding, note, ok, problem, unrecordable
 from harness.errors import HarnessError
+from harness.store.database import read_only_sqlite
 from harness.store.location import database_url, explain, home
 
 _SQLITE = "sqlite:///"
@@ -28,18 +29,19 @@ def store() -> Iterator[Finding]:
         yield from _not_yet(path)
         return
     try:
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
+        connection = read_only_sqlite(path)
         try:
             (count,) = connection.execute("SELECT count(*) FROM submissions").fetchone()
         finally:
             connection.close()
     except (sqlite3.Error, OSError) as error:
         told = explain(error, str(path))
-        yield problem("store", f"{told.what} ({path})", told.hint, blocks=True, path=str(path))
+        yield unrecordable(f"{told.what} ({path})", told.hint, path=str(path))
         return
-    if not os.access(path, os.W_OK):
-        advice = "Make it writable, or set HARNESS_HOME."
-        yield problem("store", f"{path} is read-only: results can't be recorded", advice, path=str(path))
+    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+        which = "is" if not os.access(path, os.W_OK) else "lies in a folder that is"
+        advice = "Make file and folder writable, or set HARNESS_HOME to another folder."
+        yield unrecordable(f"{path} {which} read-only: results can't be recorded", advice, path=str(path))
     else:
         counted = "1 submission" if count == 1 else f"{count} submissions"
         yield ok("store", f"{path} ({counted})", path=str(path), submissions=count)
@@ -53,15 +55,16 @@ def _on_a_server(url: str) -> Finding:
         with open_reader() as reader:
             last = reader.last_submission_id()
     except HarnessError as error:
-        return problem("store", f"{error.what} ({error.where})", error.hint, blocks=True)
+        return unrecordable(f"{error.what} ({error.where})", error.hint)
     return ok("store", f"a {url.partition(':')[0]} database, which answers", last_submission=last)
 
 
 def _not_yet(path: Path) -> Iterator[Finding]:
     above = next(folder for folder in path.parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
-        advice = "Make it writable, or set HARNESS_HOME to another folder."
-        yield problem("store", f"{path} can't be made: {above} is not writable", advice, path=str(path))
+        why = "is not writable" if above.is_dir() else "is no folder"
+        advice = "Set HARNESS_HOME to a folder that you can write to."
+        yield unrecordable(f"{path} can't be made: {above} {why}", advice, path=str(path))
     else:
         yield ok("store", f"{path} (none yet; the first submission makes it)", path=str(path), submissions=0)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli.doctor import summary
+from harness.cli.doctor import document, summary
 from harness.cli.main import cli
+from harness.doctor import advice, machine
 from harness.doctor.findings import Finding, Level, note, ok, problem
 from harness.doctor.gpu import by_driver, throttling
 from harness.doctor.machine import gigabytes, program_version
@@ -37,11 +38,11 @@ def test_this_machine_as_json(own_home: Path) -> None:
     result = doctor("--json")
     assert result.exception is None
     assert result.return_value == 0
-    document = json.loads(result.stdout)
-    assert document["usable"] is True
-    assert {finding["area"] for finding in document["findings"]} >= AREAS
-    assert set(document["findings"][0]) == {"area", "level", "text", "advice", "blocks", "details"}
-    areas = {finding["area"]: finding for finding in document["findings"]}
+    told = json.loads(result.stdout)
+    assert (told["usable"], told["can_record"]) == (True, True)
+    assert {finding["area"] for finding in told["findings"]} >= AREAS
+    assert set(told["findings"][0]) == {"area", "level", "text", "advice", "blocks", "stops_recording", "details"}
+    areas = {finding["area"]: finding for finding in told["findings"]}
     assert areas["cores"]["details"]["usable"] >= 1
     assert "cholesky" in areas["boards"]["details"]["boards"]
     assert not own_home.exists()  # looking makes nothing
@@ -84,7 +85,7 @@ def test_a_damaged_store_is_told_and_left_as_it_is(own_home: Path) -> None:
     file.write_bytes(b"no database at all, but a file of some length" * 100)
     before = file.read_bytes()
     (finding,) = store()
-    assert (finding.level, finding.blocks) == (Level.PROBLEM, True)
+    assert (finding.level, finding.blocks, finding.stops_recording) == (Level.PROBLEM, False, True)
     assert "not a SQLite database" in finding.text
     assert finding.advice
     assert file.read_bytes() == before
@@ -173,6 +174,7 @@ def test_findings_become_plain_data() -> None:
         "text": "busy",
         "advice": "wait",
         "blocks": True,
+        "stops_recording": False,
         "details": {"other_processes": [7, 8]},
     }
 
@@ -188,3 +190,37 @@ def test_a_gpu_by_its_driver() -> None:
     total = found[0].details["memory_total_bytes"]
     assert isinstance(total, int)
     assert total > 1 << 30
+
+
+def test_a_home_that_is_a_file(own_home: Path) -> None:
+    own_home.write_text("a file")
+    (finding,) = store()
+    assert finding.stops_recording
+    assert finding.text.endswith(f"{own_home} is no folder")
+
+
+def test_where_nothing_can_be_recorded_the_last_line_and_the_document_say_so(own_home: Path) -> None:
+    own_home.write_text("a file")
+    result = doctor()
+    assert result.return_value == 0  # `harness run` works
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("Nothing can be recorded here: `harness submit` fails, `harness run` works; problems: ")
+    assert document([]) == {"usable": True, "can_record": True, "findings": []}
+    assert document(list(store()))["can_record"] is False
+
+
+def test_advice_names_this_interpreter_and_this_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a tree").mkdir()
+    monkeypatch.setattr(advice, "_ABOVE_PACKAGE", tmp_path / "a tree")
+    monkeypatch.setattr(sys, "executable", "/opt/py/bin/python3")
+    assert advice.install_extra("triton") == "/opt/py/bin/python3 -m pip install 'harness[triton]'"
+    (tmp_path / "a tree" / "pyproject.toml").write_text('[project]\nname = "harness"\n')
+    wanted = f"/opt/py/bin/python3 -m pip install -e '{tmp_path / 'a tree'}[triton]'"
+    assert advice.install_extra("triton") == wanted
+    assert advice.install("ninja") == "/opt/py/bin/python3 -m pip install ninja"
+
+
+def test_every_advice_to_install_is_for_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "installed_version", lambda name: None)
+    for finding in machine.packages():
+        assert finding.advice.startswith(f"{sys.executable} -m pip install "), finding
