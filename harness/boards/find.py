@@ -58,6 +58,16 @@ def shipped_submissions(board: Board) -> Path:
     return _shipped("submissions") / board.name
 
 
+def baseline_folders(board: Board) -> tuple[Path, ...]:
+    """Where a board's baselines are looked for, in this order: its shipped submissions, then its own folder."""
+    return shipped_submissions(board), board.folder
+
+
+def baseline_file(board: Board, name: str) -> Path | None:
+    """The file of a baseline that `harness.yml` lists; None where there is none."""
+    return next((folder / name for folder in baseline_folders(board) if (folder / name).is_file()), None)
+
+
 def _shipped(name: str) -> Path:
     inside = _PACKAGE / f"_{name}"
     return inside if inside.is_dir() else _PACKAGE.parent / name

@@ -140,7 +140,7 @@ def _baselines(fields: Fields) -> tuple[str, ...]:
     for i, name in enumerate(names):
         if "/" in name or "\\" in name or name.startswith("."):
             raise fields.error(
-                f"'{name}' is not a plain file name", f"baselines[{i}]", allowed="files of submissions/<board>/"
+                f"'{name}' is not a plain file name", f"baselines[{i}]", allowed="files of the board's folder"
             )
     return names
 

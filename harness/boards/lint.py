@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.boards.board import Board, Grid, GridName, Language, Spec, Work, format_spec
-from harness.boards.find import shipped_submissions
+from harness.boards.find import baseline_file, baseline_folders
 from harness.boards.loader import require_rankable
 from harness.boards.task_yml import FILE_NAME, PUBLIC_TEMPLATE_NAMES, read_task_yml
 from harness.errors import HarnessError, MachineError, RequestError
@@ -168,12 +168,11 @@ def check_files(board: Board, findings: Findings) -> None:
                 hint=f"Name it one of {', '.join(PUBLIC_TEMPLATE_NAMES)}.",
             )
     for name in board.settings.baselines:
-        path = shipped_submissions(board) / name
-        if not path.is_file():
+        if baseline_file(board, name) is None:
             findings.add(
                 Code.BASELINE_MISSING,
-                f"harness.yml: the baseline '{name}' is not in submissions/{board.name}",
-                hint="Add the file, or take the name out.",
+                f"harness.yml: the baseline '{name}' is neither in {' nor in '.join(map(str, baseline_folders(board)))}",
+                hint="Put the file into the board's folder, or take the name out.",
             )
 
 

@@ -11,7 +11,7 @@ import torch
 from harness.boards import answers
 from harness.boards.answers import Answer
 from harness.boards.board import Spec, format_spec
-from harness.boards.find import shipped_submissions
+from harness.boards.find import baseline_file
 from harness.boards.lint import CaseReport, Code, Findings, Severity, Tell, check_work
 from harness.boards.lint_inputs import check_inputs
 from harness.boards.reference import BoardCodeError, Reference
@@ -58,8 +58,8 @@ def _right_kernel(reference: Reference, findings: Findings) -> Kernel | None:
     if reference.has_ref_kernel:
         return reference.ref_kernel
     for name in reference.board.settings.baselines:
-        path = shipped_submissions(reference.board) / name
-        if path.is_file():
+        path = baseline_file(reference.board, name)
+        if path is not None:
             return reference.load_kernel(path)
     findings.add(
         Code.NO_RIGHT_ANSWER,

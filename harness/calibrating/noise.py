@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.boards.board import Board
-from harness.boards.find import shipped_submissions
+from harness.boards.find import baseline_file, baseline_folders
 from harness.errors import MachineError, RequestError
 from harness.evaluation.evaluate import Evaluation, check_runs_here
 from harness.evaluation.plan import Plan
@@ -25,10 +25,11 @@ def baseline(board: Board) -> Path:
             f"board '{board.name}' names no baseline", where=where, hint="Add `baselines: [FILE]` to its harness.yml."
         )
     name = board.settings.baselines[0]
-    for folder in (shipped_submissions(board), board.folder):
-        if (folder / name).is_file():
-            return folder / name
-    raise RequestError(f"the baseline {name} of board '{board.name}' is not there", where=where)
+    file = baseline_file(board, name)
+    if file is None:
+        folders = " nor in ".join(map(str, baseline_folders(board)))
+        raise RequestError(f"the baseline {name} of board '{board.name}' is neither in {folders}", where=where)
+    return file
 
 
 def baseline_plan(board: Board, isolation: IsolationLevel) -> Plan:

@@ -191,7 +191,7 @@ def test_faults_of_the_reference(make_board, reference: str, code: Code, severit
         (
             {"harness": {"grids": CPU_GRID, "baselines": ["x.py"]}},
             Code.BASELINE_MISSING,
-            "'x.py' is not in submissions/add",
+            "the baseline 'x.py' is neither in ",
         ),
         ({"harness": {"grids": CPU_GRID, "floor": {"bytes": "k"}}}, Code.WORK, "'k' is no key of the case"),
         ({"harness": {"grids": CPU_GRID, "floor": {"bytes": "0*n"}}}, Code.WORK, "no flops and no bytes"),
