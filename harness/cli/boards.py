@@ -58,7 +58,7 @@ def boards_command(folder: str | None, user: str, as_json: bool) -> None:
     if found.boards:
         print_table(console, _table(found.boards, best))
         write(console, "tests + benchmarks of each grid; a machine without a GPU runs the CPU grid", style="dim")
-        if any(best.values()):
+        if best is not None and any(best.values()):
             write(console, f"your best: {_BEST_WORDS}", style="dim")
     else:
         write(console, "No boards. Put problem folders into ./leaderboards, or name theirs in HARNESS_LEADERBOARDS.")

@@ -83,7 +83,8 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
         f"wrote {path}" + (f" ({template} template)" if template else " (the board has no template)"), markup=False
     )
     where = "" if name == target.name else f" --leaderboard {name}"
-    console.print(f"`harness run {path}{where}` checks it, `harness submit {path}{where}` ranks it.", markup=False)
+    for command, purpose in (("run", "checks it"), ("submit", "ranks it")):  # never wrapped: they are to be copied
+        console.print(f"`harness {command} {path}{where}` {purpose}", markup=False, soft_wrap=True)
 
 
 def _remark_what_is_missing(template: str) -> None:

@@ -32,9 +32,10 @@ _UNRANKED_WORDS = {
 }
 
 
-WIDE = 100
+WIDE, NARROW = 100, 72
 LONG_NAME, SHORT_NAME = 40, 14
-"""How much of a user's or a file's name is shown, from `WIDE` columns on and below."""
+"""How much of a user's or a file's name is shown, from `WIDE` columns on and below. Below `NARROW` there is no room for
+how many runs there were, and when."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def leaderboard_command(
     write(console, printable(name), style="bold")
     if not rankings:
         to_type = _to_type(name, board)
-        write(console, f"No ranked submission yet. `harness submit FILE --leaderboard {to_type}` makes the first.")
+        write(console, "No ranked submission yet. To make the first:")
+        console.print(f"harness submit FILE --leaderboard {to_type}", markup=False, soft_wrap=True)
     for ranking in rankings:
         rank_class = ranking.rank_class
         console.print()
@@ -150,8 +152,9 @@ def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
     table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("file", no_wrap=True)
     table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("runs", justify="right", no_wrap=True)
-    table.add_column("when", no_wrap=True)
+    if width >= NARROW:
+        table.add_column("runs", justify="right", no_wrap=True)
+        table.add_column("when", no_wrap=True)
     for entry, rank in zip(ranking.entries, ranking.ranks, strict=True):
         movement = [] if ranking.before is None else [_movement(ranking.before.get(entry.user), rank)]
         table.add_row(
@@ -162,8 +165,7 @@ def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
             format_spread(entry.score, published=published),
             Text(shortened(printable(entry.file_name), name_length)),
             str(entry.submission_id),
-            str(entry.runs),
-            format_moment(entry.created_at),
+            *([str(entry.runs), format_moment(entry.created_at)] if width >= NARROW else []),
         )
     return table
 

@@ -68,14 +68,12 @@ def render_evaluation(
 
 def write(console: Console, text: str, style: str = "", indent: int = 0) -> None:
     """A paragraph of plain text, wrapped and indented; square brackets in it mean nothing."""
-    if not indent:
-        console.print(text, style=style or None, markup=False, highlight=False)
-        return
     from rich.text import Text
 
-    # Line by line, since rich's own padding fills every line with blanks to its end.
+    # Line by line, since rich leaves blanks at the ends of wrapped lines, and its padding fills them all.
     for line in Text(text, style=style).wrap(console, max(20, console.width - indent)):
-        console.print(Text(" " * indent) + line, soft_wrap=True)
+        line.rstrip()
+        console.print(Text(" " * indent) + line if line else "", soft_wrap=True)
 
 
 def print_table(console: Console, table: Table) -> None:
@@ -259,11 +257,18 @@ def _write_failures(console: Console, evaluation: EvaluationRow) -> None:
         if reason is not None:
             alike = all(case.reason == reason for case in cases)
             place = "" if alike else f"{first.kind.value} {first.index}: "
-            write(console, place + _reason_text(reason), indent=2)
+            if place or not _ends_with(first.traceback, reason.message):
+                write(console, place + _reason_text(reason), indent=2)
         if first.traceback.strip():
             write(console, ending(first.traceback, TRACEBACK_LINES), style="dim", indent=2)
     if len(groups) > FAILURES_SHOWN:
         write(console, f"\n… {len(groups) - FAILURES_SHOWN} further kinds of failure; --json has them all")
+
+
+def _ends_with(traceback: str, message: str) -> bool:
+    """Whether a traceback's last line is the message, which then need not be told before it."""
+    lines = traceback.rstrip().splitlines()
+    return bool(lines) and lines[-1].strip() == message.strip()
 
 
 def shape(message: str) -> str:

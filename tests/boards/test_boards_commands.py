@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +17,7 @@ from problem_folders import REFERENCE
 from harness.boards import find
 from harness.boards.directives import parse_directives
 from harness.boards.loader import load_board
-from harness.cli.boards import format_deadline
+from harness.cli.boards import format_deadline, paragraphs
 from harness.cli.init import choose_template, with_header
 from harness.cli.main import main
 from harness.errors import RequestError
@@ -212,7 +215,7 @@ def test_lint_of_a_sound_and_an_unsound_board(run: Run, make_board) -> None:
     status, out, _ = run("lint")
     assert status == 1
     assert "easy: not sound" in out
-    assert "error wrong_answer_passes, test 0 (n: 4; seed: 1)\n  a wrong answer passes: zeros" in out
+    assert "error wrong_answer_passes, test 0 (n: 4; seed: 1) and 1 more case\n  a wrong answer passes: zeros" in out
     result = run("lint", "easy", "--json")
     assert result.status == 1
     (board,) = lint_document(result)["boards"]
@@ -251,3 +254,97 @@ def test_boards_and_init_import_no_torch(make_board, tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
     )
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_folder_that_no_search_finds_is_named_by_its_path(
+    run: Run, make_board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_board("vecsum", drop=("templates",))
+    monkeypatch.setenv("HARNESS_LEADERBOARDS", "")
+    out = run("init", folder).out
+    assert f"`harness run vecsum.py --leaderboard {folder}` checks it\n" in out
+    assert f"`harness submit vecsum.py --leaderboard {folder}` ranks it\n" in out
+    assert f"`harness boards {folder}`" in Path("vecsum.py").read_text()
+    assert f"\nharness submit FILE --leaderboard {folder}\n" in run("leaderboard", folder).out
+    assert f"`harness init {folder}` writes a file" in " ".join(run("boards", folder).out.split())
+
+
+def test_a_folder_that_the_search_finds_is_named_by_its_name(run: Run, make_board) -> None:
+    folder = make_board("vecsum")
+    assert "`harness run vecsum.py` checks it\n" in run("init", folder).out
+    assert "\nharness submit FILE --leaderboard vecsum\n" in run("leaderboard", folder).out
+    assert "`harness init vecsum` writes a file" in run("boards", folder).out
+
+
+def test_a_board_of_the_same_name_elsewhere_is_another_one(run: Run, make_board, tmp_path: Path) -> None:
+    make_board("vecsum")
+    other = tmp_path / "pub" / "vecsum"
+    shutil.copytree(tmp_path / "problems", other.parent)
+    assert f"--leaderboard {other}`" in run("init", other).out
+
+
+def test_init_says_how_to_get_the_language_of_a_template(run: Run, make_board, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_board("add", templates={"Triton": "template.py", "Python": "template.py"})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    status, out, err = run("init", "add", "--dsl", "triton")
+    assert (status, out.splitlines()[0]) == (0, "wrote add.py (Triton template)")
+    assert err.startswith(f"note: triton is not installed here: {sys.executable} -m pip install ")
+    assert run("init", "add", "--dsl", "torch", "--force").err == ""
+
+
+def test_paragraphs_are_joined_and_what_is_laid_out_is_kept() -> None:
+    text = "One line,\nand its rest.\n\n    x = 1\n    y = 2\n- first,\ngoing on\n- second\n\n"
+    text += "```\na\nb\n```\nEnd\nof it.\n"
+    assert paragraphs(text) == [
+        "One line, and its rest.",
+        "",
+        "    x = 1",
+        "    y = 2",
+        "- first, going on",
+        "- second",
+        "",
+        "```",
+        "a",
+        "b",
+        "```",
+        "End of it.",
+    ]
+    assert paragraphs("\n") == []
+
+
+def test_a_description_fills_the_width_there_is(run: Run, make_board, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = " ".join(["word"] * 40)
+    folder = make_board("add", description=words[:99] + "\n" + words[99:].lstrip() + "\n")
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = [line for line in run("boards", folder).out.splitlines() if line.startswith("word")]
+    assert [len(line) for line in shown] == [59, 59, 59, 19]
+
+
+def test_boards_are_listed_when_the_store_is_not_readable(run: Run, make_board, tmp_path: Path) -> None:
+    folder = make_board("add")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "harness.sqlite3").write_bytes(b"not a database at all " * 100)
+    status, out, err = run("boards")
+    assert status == 0
+    assert out.splitlines()[2].split()[0] == "add"
+    assert "store not readable" in out
+    assert "the store is not a SQLite database" in " ".join(err.split())
+    assert "your best       store not readable" in run("boards", folder).out
+    document = json.loads(run("boards", "--json").out)
+    assert [board["best_us"] for board in document["boards"]] == [None]
+
+
+def test_work_is_told_by_name(run: Run, make_board) -> None:
+    folder = make_board("add", harness={"speed_of_light": {"flops": "n**2", "bytes": "12*n**2"}})
+    assert "speed of light  flops = n**2 (fp32); bytes = 12*n**2\n" in run("boards", folder).out
+
+
+def test_a_folder_of_the_search_that_is_not_there_is_told(
+    run: Run, make_board, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_board("add")
+    monkeypatch.setenv("HARNESS_LEADERBOARDS", os.pathsep.join([str(tmp_path / "gone"), str(tmp_path / "problems")]))
+    status, out, err = run("boards")
+    assert status == 0
+    assert "add" in out
+    assert err == f"warning: HARNESS_LEADERBOARDS names {tmp_path / 'gone'}, which does not exist\n"

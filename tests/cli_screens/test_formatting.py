@@ -10,6 +10,7 @@ from harness.cli.formatting import (
     ending,
     format_case,
     format_change,
+    format_device,
     format_indices,
     format_moment,
     format_ratio,
@@ -17,6 +18,7 @@ from harness.cli.formatting import (
     format_spread,
     format_time,
     printable,
+    shortened,
     sparkline,
 )
 from harness.measure.statistics import Figure, Interval
@@ -37,7 +39,12 @@ def figure(value_ns: float, half_width_ns: float) -> Figure:
         (figure(2_578_000.0, 3_000.0), "2.5780 ms"),
         (figure(288e6, 1e6), "288.0 ms"),
         (figure(1.5e9, 1e7), "1.500 s"),
-        (Figure(8_031.0, None), "8.03 µs"),
+        (Figure(8_031.0, None), "8.0 µs"),
+        (Figure(123_456.0, None), "120 µs"),
+        (Figure(999_700.0, None), "1.0 ms"),
+        (Figure(46e6, Interval(0.0, 128e6)), "46 ms"),
+        (Figure(46e6, Interval(-22e6, 128e6)), "46 ms"),
+        (Figure(46.4e6, Interval(5e6, 128e6)), "46 ms"),
         (Figure(950.0, None), "950 ns"),
         (None, "–"),
     ],
@@ -50,14 +57,32 @@ def test_spread() -> None:
     assert format_spread(figure(100.0, 0.05)) == "± 0.05 %"
     assert format_spread(figure(100.0, 1.24)) == "± 1.2 %"
     assert format_spread(Figure(100.0, Interval(88.0, 131.0))) == "−12 +31 %"
-    assert format_spread(Figure(100.0, None)) == ""
     assert format_spread(None) == ""
 
 
+@pytest.mark.parametrize("interval", [None, Interval(0.0, 250.0), Interval(-49.0, 279.0)])
+def test_a_time_not_told_from_zero_has_no_percentages(interval: Interval | None) -> None:
+    assert format_spread(Figure(100.0, interval)) == "too noisy"
+    assert format_ratio(10.166, interval) == "10 too noisy"
+
+
+def test_published_times_stand_as_they_were_published() -> None:
+    assert format_time(Figure(8_994.0, None), published=True) == "8.99 µs"
+    assert format_spread(Figure(8_994.0, None), published=True) == ""
+
+
 def test_change_ratio_and_share() -> None:
-    assert [format_change(ratio) for ratio in (0.877, 1.0001, 1.05, 3.21)] == ["−12.3 %", "0.0 %", "+5.0 %", "3.21×"]
+    assert [format_change(ratio) for ratio in (0.877, 1.0001, 1.05, 3.21, 14.5)] == [
+        "−12.3 %",
+        "0.0 %",
+        "+5.0 %",
+        "+221 %",
+        "+1,350 %",
+    ]
+    assert format_change(0.988, unsure=True) == "~ −1.2 %"
     assert format_ratio(0.877, Interval(0.865, 0.889)) == "0.877 ± 1.4 %"
-    assert format_ratio(0.877, None) == "0.877"
+    assert format_ratio(10.166, Interval(2.0, 28.0)) == "10 −80 +175 %"
+    assert format_ratio(0.877, None) == "0.88 too noisy"
     assert format_share(50.0, figure(80.0, 1.0)) == "62 %"
     assert format_share(1.0, figure(80.0, 1.0)) == "1.2 %"
     assert format_share(None, figure(80.0, 1.0)) == ""
@@ -65,8 +90,27 @@ def test_change_ratio_and_share() -> None:
 
 def test_cases_are_shown_without_their_seed() -> None:
     assert format_case({"m": (1, 2), "kind": "x", "seed": 3}) == "m: [1, 2]; kind: x"
-    assert format_case({"seed": 3}) == "seed: 3"
+    assert format_case({"seed": 3}) == "–"
     assert format_case({"n": (4096,) * 8, "m": (1, 1), "k": (1, 1, 2)}) == "n: [4096 × 8]; m: [1, 1]; k: [1, 1, 2]"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Intel(R) Xeon(R) Processor @ 2.10GHz", "Intel Xeon @ 2.10GHz"),
+        ("Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz", "Intel Xeon Gold 6130 @ 2.10GHz"),
+        ("AMD EPYC 9654 96-Core Processor", "AMD EPYC 9654 96-Core Processor"),
+        ("NVIDIA H200", "NVIDIA H200"),
+    ],
+)
+def test_devices(name: str, shown: str) -> None:
+    assert format_device(name) == shown
+
+
+def test_shortened_keeps_both_ends() -> None:
+    assert shortened("attention_v12.py", 16) == "attention_v12.py"
+    assert shortened("attention_v12.py", 12) == "atten…v12.py"
+    assert len(shortened("a" * 100, 14)) == 14
 
 
 def test_indices() -> None:

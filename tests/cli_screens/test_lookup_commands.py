@@ -10,16 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 import sample_store
 from click.testing import Result
 
 from harness.boards.board import GridName
-from harness.evaluation.record import EvaluationOutcome, IsolationLevel, Mode, Reason, ReasonCode, Status
+from harness.cli.common import error_document
+from harness.cli.main import cli
+from harness.errors import MachineError, RequestError
+from harness.evaluation.record import EvaluationOutcome, IsolationLevel, Mode, Reason, ReasonCode, Samples, Status
 from harness.store import Store
 
 Run = Callable[..., Result]
-BOARD_CLASS = "cpu grid · cpu Intel(R) Xeon(R) Processor @ 2.10GHz · protocol sealed-1 ·"
+BOARD_CLASS = "cpu grid · Intel Xeon @ 2.10GHz · sealed-1 · bubblewrap"
 
 
 def lines(result: Result) -> list[str]:
@@ -158,7 +162,7 @@ def test_show_of_an_interrupted_run_keeps_its_finished_cases(home: Path, harness
     subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], check=False)
     shown = lines(harness("show", "1"))
     assert "INTERRUPTED" in shown
-    assert "the process that ran it ended before it did (interrupted)" in shown
+    assert "the process that ran it ended before it did" in shown
     assert "0 batch: 256; n: 32; cond: 2 100.00 µs ± 0.8 % 15" in shown
     assert "4 of 5 cases not run" in shown
     assert any(line.endswith("interrupted") for line in lines(harness("history")))
@@ -278,3 +282,133 @@ def test_lookups_import_nothing_heavy(filled: Path, arguments: list[str]) -> Non
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=os.environ, check=True
     )
     assert done.stderr == "[]\n"
+
+
+def test_a_submission_that_is_not_its_users_best_names_the_one_that_is(home: Path, harness: Run) -> None:
+    with Store.open() as store:
+        sample_store.passed(store, "ada", "fast", (50.0, 50.0, 50.0))
+        sample_store.passed(store, "bob", "middling", (70.0, 70.0, 70.0))
+        sample_store.passed(store, "ada", "slow", (90.0, 90.0, 90.0))
+    assert "PASSED score 50.00 µs ± 0.5 % rank 1" in lines(harness("show", "1"))
+    assert "PASSED score 70.00 µs ± 0.5 % rank 2" in lines(harness("show", "2"))
+    assert "PASSED score 90.00 µs ± 0.5 % your rank 1 by submission 1" in lines(harness("show", "3"))
+    assert json.loads(harness("show", "3", "--json").output)["evaluation"]["rank"] == 2  # what 90 µs would hold
+
+
+def test_history_marks_what_is_within_the_noise(home: Path, harness: Run) -> None:
+    with Store.open() as store:
+        for number, median_us in enumerate((100.0, 99.0, 50.0, 165.0)):
+            sample_store.passed(store, "ada", f"x = {number}", (median_us,) * 3)
+    shown = lines(harness("history"))
+    one, two, three, four = (next(line for line in shown if line.startswith(f"{id} ")) for id in (1, 2, 3, 4))
+    assert "± first" not in one
+    assert "99.00 µs ~ −1.0 % ~ new best" in two  # 3 % are assumed of a processor
+    assert "50.00 µs −49.5 % new best" in three
+    assert "165.00 µs +230 % +230 %" in four
+    told = "change: to your submission before; of best: to the best one before; ~: within the noise of the runs"
+    assert told in " ".join(shown)
+    document = json.loads(harness("history", "--json").output)
+    assert [row["within_noise"]["previous"] for row in document["submissions"]] == [False, False, True, False]
+
+
+def test_a_legend_tells_of_what_is_shown_alone(home: Path, harness: Run) -> None:
+    with Store.open() as store:
+        sample_store.passed(store, "ada", "x", (100.0,) * 3)
+    assert not any("change:" in line or "~" in line or "then" in line for line in lines(harness("history")))
+
+
+def test_a_submission_without_an_evaluation_stands_in_its_boards_table(filled: Path, harness: Run) -> None:
+    with Store.open() as store:
+        assert store.add_submission("cholesky", "ada", "stopped.py", "x") == 6
+    shown = lines(harness("history"))
+    assert shown.count("cholesky · ada") == 2  # as many tables as before
+    rows = [line for line in shown if line and line[0].isdigit()]
+    assert [line.split()[0] for line in rows] == ["6", "5", "4", "2", "1"]
+    assert "stopped.py not evaluated" in rows[0]
+    assert "submission 6 was not evaluated: it was stopped before its first case" in " ".join(
+        lines(harness("show", "6"))
+    )
+
+
+def test_long_names_keep_both_ends_in_any_width(home: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open() as store:
+        submission = store.add_submission("cholesky", "ada", "cholesky_blocked_version_12.py", "x", [])
+        evaluation = store.begin_evaluation(submission, sample_store.HEADER)
+        store.add_case(evaluation, sample_store.benchmark_case(0, 100.0))
+        store.finish_evaluation(evaluation, sample_store.PASSED)
+    for width in ("60", "80"):
+        monkeypatch.setenv("COLUMNS", width)
+        for command in (("history",), ("leaderboard", "cholesky")):
+            shown = harness(*command).output
+            assert max(map(len, shown.splitlines())) <= int(width)
+            assert sum("…" in line for line in shown.splitlines()) == 1, shown
+            assert ".py" in next(line for line in shown.splitlines() if "…" in line)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "cholesky_blocked_version_12.py" in harness("history").output
+    assert "cholesky_blocked_version_12.py" in harness("leaderboard", "cholesky").output
+
+
+def test_a_noisy_score_is_marked_in_the_ranking_and_in_the_history(home: Path, harness: Run) -> None:
+    overhead = (1_000,) * 4 + (60_000,) * 7 + (160_000,) * 4
+    case = replace(sample_store.benchmark_case(0, 1.0), samples=Samples((106_000,) * 15, overhead))
+    with Store.open() as store:
+        submission = store.add_submission("cholesky", "ada", "a.py", "x", [])
+        evaluation = store.begin_evaluation(submission, sample_store.HEADER)
+        store.add_case(evaluation, case)
+        store.finish_evaluation(evaluation, sample_store.PASSED)
+    assert any(line.startswith("1 ada 46 µs too noisy a.py") for line in lines(harness("leaderboard", "cholesky")))
+    assert any("46 µs" in line for line in lines(harness("history")))
+    document = json.loads(harness("leaderboard", "cholesky", "--json").output)
+    assert document["rankings"][0]["entries"][0]["score_ci_us"] is None
+
+
+@pytest.mark.parametrize("command", [("history",), ("show", "1"), ("leaderboard", "cholesky"), ("diff",)])
+def test_a_home_that_is_a_file_is_an_error(home: Path, harness: Run, command: tuple[str, ...]) -> None:
+    (home / "home").write_text("a file")
+    result = harness(*command)
+    assert result.exit_code == 3
+    assert "the store's folder is not a folder" in result.stderr
+    assert "Set HARNESS_HOME to a folder of yours." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "abc"), "'abc' is not a whole number (allowed: 1 or more)."),
+        (("show", "0"), "0 is too small (allowed: 1 or more)."),
+        (("history", "--limit", "-1"), "-1 is too small (allowed: 0 or more)."),
+        (("leaderboard", "cholesky", "--limit", "x"), "'x' is not a whole number (allowed: 0 or more)."),
+        (("note", "1.5", "text"), "'1.5' is not a whole number (allowed: 1 or more)."),
+    ],
+)
+def test_numbers_that_are_none_are_told_in_our_words(
+    filled: Path, harness: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    result = harness(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_errors_as_documents() -> None:
+    error = RequestError("no such case", where="--case", allowed="0 to 3", hint="Look.")
+    assert error_document(error) == {
+        "error": {
+            "code": "bad_request",
+            "what": "no such case",
+            "where": "--case",
+            "allowed": "0 to 3",
+            "hint": "Look.",
+        }
+    }
+    assert error_document(MachineError("no GPU"))["error"] == {
+        "code": "machine_cannot",
+        "what": "no GPU",
+        "where": None,
+        "allowed": None,
+        "hint": None,
+    }
+    with pytest.raises(click.UsageError) as raised:
+        cli.main(["show", "abc"], standalone_mode=False)
+    assert error_document(raised.value)["error"]["what"].startswith("'abc' is not a whole number")
+    assert error_document(raised.value)["error"]["code"] == "bad_request"
+    assert error_document(ZeroDivisionError("x"))["error"]["what"] == "internal error: ZeroDivisionError: x"

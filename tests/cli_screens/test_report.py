@@ -6,11 +6,22 @@ import io
 import json
 from dataclasses import replace
 
+import pytest
 import sample_store
 from rich.console import Console
 
 from harness.cli.report import evaluation_document, render_evaluation
-from harness.evaluation.record import EvaluationOutcome, Mode, Reason, ReasonCode, Samples, Status
+from harness.evaluation.record import (
+    CaseKind,
+    CaseResult,
+    EvaluationOutcome,
+    IsolationLevel,
+    Mode,
+    Reason,
+    ReasonCode,
+    Samples,
+    Status,
+)
 from harness.measure.statistics import case_figure
 from harness.store.rows import EvaluationRow
 
@@ -105,7 +116,7 @@ def test_passed_screen() -> None:
 def test_an_unranked_run_says_so() -> None:
     reason = Reason(ReasonCode.NOT_ISOLATED, "no sandbox here")
     text = screen(row(sample_store.benchmark_case(0, 1.0), outcome=replace(sample_store.PASSED, rank_reason=reason)))
-    assert "not ranked: no sandbox here (not_isolated)" in text
+    assert "not ranked: no sandbox here\n" in text
     assert "not ranked: benchmark mode" in screen(row(sample_store.benchmark_case(0, 1.0), mode=Mode.BENCHMARK))
 
 
@@ -113,14 +124,14 @@ def test_equal_failures_are_told_once_and_the_rest_is_counted() -> None:
     same = Reason(ReasonCode.WRONG_ANSWER, "all zeros")
     cases = [sample_store.test_case(i, status=Status.FAILED, reason=same) for i in range(4)]
     cases += [
-        sample_store.test_case(i, status=Status.FAILED, reason=Reason(ReasonCode.EXCEPTION, f"number {i}"))
+        sample_store.test_case(i, status=Status.FAILED, reason=Reason(ReasonCode.EXCEPTION, f"{chr(93 + i)} is gone"))
         for i in range(4, 14)
     ]
     text = screen(row(*cases, outcome=EvaluationOutcome(Status.FAILED, same)))
     assert text.count("all zeros") == 1
     assert "test 0–3: failed" in text
-    assert "number 7" in text
-    assert "number 8" not in text
+    assert "d is gone" in text
+    assert "e is gone" not in text
     assert "… 6 further kinds of failure" in text
 
 
@@ -138,7 +149,7 @@ def test_only_the_end_of_a_long_traceback() -> None:
 
 def test_a_reason_that_no_case_tells_is_shown() -> None:
     reason = Reason(ReasonCode.IMPORT_FAILED, "No module named 'cutlass'")
-    assert "No module named 'cutlass' (import_failed)" in screen(row(outcome=EvaluationOutcome(Status.FAILED, reason)))
+    assert "No module named 'cutlass'\n" in screen(row(outcome=EvaluationOutcome(Status.FAILED, reason)))
 
 
 def test_speed_of_light_and_a_meaningless_time() -> None:
@@ -148,3 +159,74 @@ def test_speed_of_light_and_a_meaningless_time() -> None:
     assert "of light" in text
     assert "25 %" in text
     assert "score" not in text  # a case without a figure leaves none
+
+
+def noisy(index: int) -> CaseResult:
+    """Fifteen calls of a median of 46 ms whose no-op calls differ by more than that."""
+    overhead = (1_000_000,) * 4 + (60_000_000,) * 7 + (160_000_000,) * 4
+    return replace(sample_store.benchmark_case(index, 1.0), samples=Samples((106_000_000,) * 15, overhead))
+
+
+def test_a_score_too_noisy_for_an_interval_says_so_and_has_two_digits() -> None:
+    shown = screen(row(sample_store.benchmark_case(0, 123.456), noisy(1)))
+    assert "PASSED   score 2.4 ms (too noisy for an interval)\n" in shown  # sqrt(0.123456 · 46) is 2.38 ms
+    assert "1 batch: 64; n: 64; cond: 2 46 ms too noisy 15" in " ".join(shown.split())
+    assert "±" not in next(line for line in shown.splitlines() if line.startswith("score: "))
+    assert "−" not in shown  # nothing reaches below zero
+
+
+def test_six_calls_are_the_fewest_for_an_interval() -> None:
+    few = replace(sample_store.benchmark_case(0, 1.0), samples=Samples((2000,) * 5))
+    assert "2.0 µs  too few        5" in screen(row(few))
+
+
+def test_a_disturbed_result_says_so() -> None:
+    state = {"before": {"load_1min": 12.9, "cores": 2}, "after": {"load_1min": 3.0, "cores": 2}}
+    busy = replace(sample_store.PASSED, state=state)
+    shown = screen(row(sample_store.benchmark_case(0, 1.0), outcome=busy))
+    told = "disturbed: this machine is busy (load 12.9 on 2 cores): the figures are disturbed"
+    assert " ".join(shown.split()).count(told) == 1
+    assert "disturbed" not in screen(row(sample_store.test_case(0), outcome=busy))  # nothing was measured
+    assert "disturbed" not in screen(row(sample_store.benchmark_case(0, 1.0)))
+
+
+def wrong(index: int, count: int, **changes: object) -> CaseResult:
+    message = f"{count} of 1024 elements differ; [{index}, 3] is -1.{count}e-05, expected nan"
+    reason = Reason(ReasonCode.WRONG_ANSWER, message)
+    return sample_store.test_case(index, status=Status.FAILED, reason=reason, **changes)
+
+
+def test_wrong_answers_that_differ_in_numbers_are_one_kind() -> None:
+    cases = [wrong(0, 17), wrong(1, 3), wrong(2, 9), wrong(0, 4, kind=CaseKind.BENCHMARK)]
+    outcome = EvaluationOutcome(
+        Status.FAILED, Reason(ReasonCode.WRONG_ANSWER, f"test case 0 (batch: 16): {cases[0].reason.message}")
+    )
+    shown = screen(row(*cases, outcome=outcome))
+    assert shown.count("elements differ") == 1
+    assert "test 0–2, benchmark 0: failed\n  test 0: 17 of 1024 elements differ" in shown
+    assert "wrong_answer" not in shown
+    assert [line for line in shown.splitlines() if line != line.rstrip()] == []
+
+
+def test_a_message_that_ends_its_traceback_is_told_once() -> None:
+    reason = Reason(ReasonCode.EXCEPTION, "ValueError: no")
+    case = sample_store.test_case(0, status=Status.FAILED, reason=reason, traceback="line 1\nValueError: no\n")
+    assert screen(row(case, outcome=EvaluationOutcome(Status.FAILED, reason))).count("ValueError: no") == 1
+
+
+def test_a_broken_rule_keeps_its_code() -> None:
+    reason = Reason(ReasonCode.BELOW_FLOOR, "faster than the device can be")
+    case = replace(sample_store.benchmark_case(0, 1.0), status=Status.REJECTED, reason=reason)
+    shown = screen(row(case, outcome=EvaluationOutcome(Status.REJECTED, reason)))
+    assert shown.count("faster than the device can be (below_floor)") == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_line_of_what_may_be_compared_fits(width: int) -> None:
+    first = screen(row(sample_store.benchmark_case(0, 1.0)), width).splitlines()[0]
+    assert first.startswith("leaderboard · cpu grid · Intel Xeon @ 2.10GHz · sealed-1 ·")
+    assert width == 60 or first.endswith("· bubblewrap")
+
+
+def test_no_isolation_is_told_in_capitals() -> None:
+    assert "sealed-1 · NOT ISOLATED" in screen(row(isolation=IsolationLevel.NONE))
