@@ -34,7 +34,6 @@ CACHE_VARIABLES = {
     "CUTE_DSL_CACHE_DIR": "cute",
 }
 CACHE_INSIDE = Path("/cache")
-CACHE_INSIDE = Path("/cache")
 MEMORY_SHARE = 0.8
 """How much of the machine's memory a worker may take before it is stopped."""
 
