@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.formatting import format_case, format_class, format_ratio, format_time, printable
 from harness.cli.operands import Side
-from harness.cli.report import plain_table, write
+from harness.cli.report import plain_table, print_table, write
 from harness.evaluation.record import Status
 from harness.history.code_diff import DiffLine, LineKind
 from harness.history.comparison import Change, Comparison
@@ -157,7 +157,7 @@ def _write_figures(console: Console, difference: Difference) -> None:
         write(console, "Neither was benchmarked, so there are no figures to compare.")
         return
     write(console, format_class(new.evaluations[-1].rank_class(new.submission.leaderboard)))
-    console.print(_table(comparison))
+    print_table(console, _table(comparison))
     for note in comparison.notes:
         write(console, note, style="dim")
     if comparison.sessions_differ:
@@ -236,4 +236,4 @@ def _write_techniques(console: Console, difference: Difference) -> None:
             Text(printable(value_words(row.old)), style="red" if row.old is not None else "dim"),
             Text(printable(value_words(row.new)), style="green" if row.new is not None else "dim"),
         )
-    console.print(table)
+    print_table(console, table)

@@ -17,6 +17,7 @@ _DIGITS_AS_PUBLISHED = 3
 _DIGITS_UNRESOLVED = 2
 _MOST_DIGITS = 6
 _RATIO_DECIMALS = 3
+_MOST_PERCENT = 1000
 NOT_RESOLVED = "too noisy"
 """What stands in an interval's place where there is none, or one that does not tell the time from zero."""
 _NOT_IN_A_DEVICE_NAME = re.compile(r"\((?:R|TM|tm)\)|\b(?:Processor|CPU)\b(?=.* @ )")
@@ -67,10 +68,15 @@ def format_spread(figure: Figure | None, *, published: bool = False) -> str:
 
 
 def format_change(ratio: float, *, unsure: bool = False) -> str:
-    """`−12.3 %` for a ratio of 0.877 (a time that became shorter), `+221 %` for 3.21; `~ −1.2 %` where `unsure`."""
+    """`−12.3 %` for a ratio of 0.877 (a time that became shorter), `+221 %` for 3.21; `~ −1.2 %` where `unsure`.
+
+    From eleven times as long on it says no more than `> +1000 %`.
+    """
     percent = 100 * (ratio - 1)
-    text = f"{abs(percent):.1f} %" if abs(percent) < 99.95 else f"{abs(percent):,.0f} %"
-    if text != "0.0 %":
+    text = f"{abs(percent):.1f} %" if abs(percent) < 99.95 else f"{abs(percent):.0f} %"
+    if percent >= _MOST_PERCENT:
+        text = f"> +{_MOST_PERCENT} %"
+    elif text != "0.0 %":
         text = f"{'−' if percent < 0 else '+'}{text}"
     return f"~ {text}" if unsure else text
 

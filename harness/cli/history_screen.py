@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 TREND_POINTS = 40
 CHANGES_SHOWN = 4
-WIDE = 100
-"""From this width on a table has room for the interval, the mode and long file names."""
-NAME_LENGTHS = ((WIDE, 40), (72, 12), (0, 8))
+WIDE, NARROW = 100, 72
+"""From `WIDE` on a table has room for the interval, the mode and long file names; below `NARROW` not for the date."""
+NAME_LENGTHS = ((WIDE, 40), (NARROW, 12), (0, 8))
 """How much of a file's name is shown, by the width from which on."""
 
 
@@ -63,14 +63,14 @@ def _table(lines: Sequence[Line], width: int) -> Table:
 
     wide = width >= WIDE
     with_rank = any(line.step.row.rank_then is not None for line in lines)
-    with_mode = wide or len({line.step.row.mode for line in lines}) > 1
     table = plain_table()
     table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("when", no_wrap=True)
+    if width >= NARROW:
+        table.add_column("when", no_wrap=True)
     table.add_column("file", no_wrap=True)
-    if with_mode:
+    if wide:
         table.add_column("mode", no_wrap=True)
-    table.add_column("score", justify="right")
+    table.add_column("score", justify="right", no_wrap=True)
     if wide:
         table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("change", justify="right", no_wrap=True)
@@ -81,12 +81,12 @@ def _table(lines: Sequence[Line], width: int) -> Table:
         step, row = line.step, line.step.row
         cells: list[str | Text] = [
             str(row.id),
-            format_moment(row.created_at),
+            *([format_moment(row.created_at)] if width >= NARROW else []),
             Text(shortened(printable(row.file_name), name_length(width))),
         ]
-        if with_mode:
+        if wide:
             cells.append(row.mode.value if row.mode else "")
-        cells.append(Text(_result(step), style="red" if _went_wrong(step) else ""))
+        cells.append(Text(_result(step, with_mode=not wide), style="red" if _went_wrong(step) else ""))
         if wide:
             cells.append(format_spread(row.score, published=_is_published(row)))
         cells += [_change(step), _of_best(step)]
@@ -105,16 +105,19 @@ def _is_published(row: HistoryRow) -> bool:
     return row.rank_class is not None and row.rank_class.protocol is Protocol.HOSTED
 
 
-def _result(step: Step) -> str:
+def _result(step: Step, *, with_mode: bool) -> str:
+    """The score, or how it ended; below it why it does not rank, one word a line: the mode, where no column has it, or
+    a reason."""
     row = step.row
     if row.status is None:
-        return "not evaluated"
+        return "not\nevaluated"
+    mode = f"\n{row.mode.value}" if with_mode and row.mode not in (None, Mode.LEADERBOARD) else ""
     if row.status is not Status.PASSED:
-        return row.status.value
+        return row.status.value + mode
     text = row.status.value if row.score is None else format_time(row.score, published=_is_published(row))
     if row.mode is Mode.LEADERBOARD and row.rank_reason is not None:
-        text += f"\n{row.rank_reason.code.value.replace('_', ' ')}"
-    return text
+        text += f"\n{row.rank_reason.code.value}".replace("_", "\n")
+    return text + mode
 
 
 def _went_wrong(step: Step) -> bool:
@@ -167,7 +170,7 @@ def _write_trend(console: Console, section: Sequence[Step]) -> None:
     write(
         console,
         f"trend  {sparkline(scores)}  {format_ns(scores[0])} → {format_ns(scores[-1])}, oldest to newest; "
-        f"best {format_time(best.score, published=_is_published(best))} by {best.id}",
+        f"best run {format_time(best.score, published=_is_published(best))} by {best.id}",
     )
 
 

@@ -110,7 +110,7 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
     write(console, line, style=STATUS_STYLE.get(outcome.status, "bold red"))
     if evaluation.score is not None:
         for warning in warnings(outcome.state):
-            write(console, f"disturbed: {printable(warning)}", style="yellow")
+            write(console, f"warning: {printable(warning)}", style="yellow")
     if outcome.reason is not None and not _told_by_a_case(outcome.reason, evaluation.cases):
         write(console, _reason_text(outcome.reason))
     if outcome.status is Status.PASSED and evaluation.rank is None:

@@ -84,7 +84,7 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
 
 def _write_techniques(console: Console, techniques: Sequence[Finding]) -> None:
     """What the source does, each with the lines that say so."""
-    from harness.cli.report import plain_table
+    from harness.cli.report import plain_table, print_table
     from harness.history.technique_rows import line_words, technique_name, value_words
 
     if not techniques:
@@ -99,7 +99,7 @@ def _write_techniques(console: Console, techniques: Sequence[Finding]) -> None:
         value = Text(printable(value_words(finding, with_lines=False)))
         table.add_row(Text(printable(technique_name(finding))), value, line_words(finding.lines))
     console.print()
-    console.print(table)
+    print_table(console, table)
 
 
 def _write_code(console: Console, submission: SubmissionRow, source: str) -> None:

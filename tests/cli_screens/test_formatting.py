@@ -77,7 +77,7 @@ def test_change_ratio_and_share() -> None:
         "0.0 %",
         "+5.0 %",
         "+221 %",
-        "+1,350 %",
+        "> +1000 %",
     ]
     assert format_change(0.988, unsure=True) == "~ −1.2 %"
     assert format_ratio(0.877, Interval(0.865, 0.889)) == "0.877 ± 1.4 %"

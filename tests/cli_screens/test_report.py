@@ -184,10 +184,10 @@ def test_a_disturbed_result_says_so() -> None:
     state = {"before": {"load_1min": 12.9, "cores": 2}, "after": {"load_1min": 3.0, "cores": 2}}
     busy = replace(sample_store.PASSED, state=state)
     shown = screen(row(sample_store.benchmark_case(0, 1.0), outcome=busy))
-    told = "disturbed: this machine is busy (load 12.9 on 2 cores): the figures are disturbed"
+    told = "warning: this machine is busy (load 12.9 on 2 cores): the figures are disturbed"
     assert " ".join(shown.split()).count(told) == 1
-    assert "disturbed" not in screen(row(sample_store.test_case(0), outcome=busy))  # nothing was measured
-    assert "disturbed" not in screen(row(sample_store.benchmark_case(0, 1.0)))
+    assert "warning" not in screen(row(sample_store.test_case(0), outcome=busy))  # nothing was measured
+    assert "warning" not in screen(row(sample_store.benchmark_case(0, 1.0)))
 
 
 def wrong(index: int, count: int, **changes: object) -> CaseResult:
