@@ -12,7 +12,7 @@ import click
 from harness.boards.board import Precision
 from harness.boards.find import find_board, find_boards
 from harness.calibrating.record import BANDWIDTH, FLOPS, LAUNCH, NOOP, NOOP_SPREAD, DeviceCalibration
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.evaluation.claim import claim_device
 from harness.measure.noise import FEWEST_RUNS, MOST_DELTA, NoiseCalibration, coefficient_of_variation
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--board", "names", multiple=True, metavar="BOARD", help="Measure its noise between runs too; repeatable."
 )
 @click.option(
-    "--runs", type=click.IntRange(min=FEWEST_RUNS), default=5, show_default=True, help="Runs of each board's baseline."
+    "--runs", type=WholeNumber(FEWEST_RUNS), default=5, show_default=True, help="Runs of each board's baseline."
 )
 @json_option
 def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.boards.board import GridName
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import Number, WholeNumber, json_option, print_json, stdout_console
 from harness.cli.comparing import compare_document, measure, render_comparison
 from harness.cli.operands import common_board, operand
 from harness.errors import ExitStatus
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 @click.argument("a")
 @click.argument("b")
 @click.option("--leaderboard", metavar="BOARD", help="Board name or folder; else the files' #!POPCORN line.")
-@click.option("--case", "cases", type=int, multiple=True, metavar="N", help="Only this benchmark; may be repeated.")
+@click.option(
+    "--case", "cases", type=WholeNumber(0), multiple=True, metavar="N", help="Only this benchmark; may be repeated."
+)
 @click.option("--grid", type=click.Choice([g.value for g in GridName]), help="Default: full with a GPU, else cpu.")
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=0),
+    type=Number(0),
     default=10.0,
     show_default=True,
     metavar="S",
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     type=click.Choice([level.value for level in IsolationLevel if level is not IsolationLevel.UNKNOWN]),
     help="As for submit.",
 )
-@click.option("--seed", type=int, help="Root of every seed; the same root gives the same inputs again.")
+@click.option("--seed", type=WholeNumber(), help="Root of every seed; the same root gives the same inputs again.")
 @json_option
 def compare_command(
     a: str,

@@ -12,7 +12,7 @@ import click
 from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, Directives, parse_directives, read_submission
 from harness.boards.find import find_board
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import Number, WholeNumber, json_option, print_json, stdout_console
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
 from harness.compiling.record import CompileStatus, ProblemKind
 from harness.compiling.request import CASE_TIMEOUT_S, CompileRequest
@@ -30,7 +30,9 @@ DEFAULT_ARCHITECTURE = "sm_100a"
 @click.option(
     "--board", "--leaderboard", "board_name", metavar="BOARD", help="Whose cases to follow; else the header's."
 )
-@click.option("--case", "cases", type=int, multiple=True, metavar="I", help="Only this case; may be repeated.")
+@click.option(
+    "--case", "cases", type=WholeNumber(0), multiple=True, metavar="I", help="Only this case; may be repeated."
+)
 @click.option("--tests", is_flag=True, help="Follow the cases of the tests grid instead of the benchmarks.")
 @click.option(
     "--arch",
@@ -42,7 +44,7 @@ DEFAULT_ARCHITECTURE = "sm_100a"
 )
 @click.option("--sass", "sass_folder", type=click.Path(path_type=Path), metavar="DIR", help="And its disassembly.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=CASE_TIMEOUT_S, metavar="S", show_default=True,
+    "--timeout", "timeout_s", type=Number(1), default=CASE_TIMEOUT_S, metavar="S", show_default=True,
     help="Most seconds that one case may take.",
 )  # fmt: skip
 @click.option("--no-cache", is_flag=True, help="Compile again what is known.")
