@@ -29,7 +29,7 @@ SUBMISSION_COLUMNS = (
     "origin",
     "published",
 )
-_CACHE_KIB = 64 * 1024
+_CACHE_KIB = 32 * 1024
 _PAGES_A_CHECKPOINT = (
     32 * 1024
 )  # pages of indexes are written again and again: into the database itself only now and then

@@ -205,9 +205,11 @@ def pooled_sources(runs: Iterable[Run]) -> list[tuple[Run, Figure, int]]:
     pooled = []
     for _, group in groupby(runs, key=itemgetter(0)):
         of_source = list(group)
-        latest = max(of_source, key=itemgetter(1))
-        figure = figure_of(latest) if len(of_source) == 1 else pool([figure_of(run) for run in of_source])
-        pooled.append((latest, figure, len(of_source)))
+        if len(of_source) == 1:
+            pooled.append((of_source[0], figure_of(of_source[0]), 1))
+        else:
+            figure = pool([figure_of(run) for run in of_source])
+            pooled.append((max(of_source, key=itemgetter(1)), figure, len(of_source)))
     return pooled
 
 

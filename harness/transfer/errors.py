@@ -25,6 +25,8 @@ def text_of(value: object, name: str, *, empty: bool = False) -> str:
         raise RowError(f"{name} is empty")
     if "\x00" in value:
         raise RowError(f"{name} holds a NUL character")
+    if value.isascii():
+        return value
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -17,7 +17,7 @@ Report = Callable[[BadRow], None]
 T = TypeVar("T")
 
 BATCH_ROWS = 5000
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = 10 << 20
 """A batch ends at either: texts are what fills memory."""
 LONGEST_LINE_BYTES = 64 << 20
 

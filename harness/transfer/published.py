@@ -60,6 +60,7 @@ _STATUS_WORD = {
 }
 _IMPORTED = Reason(ReasonCode.IMPORTED, "published by the hosted service; it was neither measured nor checked here")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_UTC = datetime(1970, 1, 1)
 _INT64 = 2**63
 
 
@@ -145,8 +146,14 @@ def _object(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-@lru_cache(maxsize=8192, typed=True)
 def _text(value: object) -> str:
+    if type(value) is int:
+        return str(value)
+    return repr(value) if type(value) is float else _text_of_few(value)  # a score is finite
+
+
+@lru_cache(maxsize=8192, typed=True)
+def _text_of_few(value: object) -> str:
     return json.dumps(value)
 
 
@@ -204,7 +211,8 @@ def _time_text(time_us: object) -> str:
     if not isinstance(time_us, int):
         raise RowError("submission_time is missing")
     try:
-        return codec.time_text(_EPOCH + timedelta(microseconds=time_us))
+        # As codec.time_text has it, without the zone that every one of these has.
+        return f"{(_EPOCH_UTC + timedelta(microseconds=time_us)).isoformat(timespec='microseconds')}Z"
     except OverflowError:
         raise RowError(f"submission_time is {time_us} µs after 1970, which no calendar has") from None
 
