@@ -1,0 +1,114 @@
+"""What stops a CPU worker while its input is written and its output read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.sandbox import Freezer, RanWhileFrozenError, kill_tree
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+GUARD = "import os, sys, time\nif os.fork() == 0:\n    exec(sys.argv[1])\n    os._exit(0)\ntime.sleep(600)"
+COUNTS = """
+import threading, sys
+def count():
+    with open(sys.argv[2], "ab", buffering=0) as file:
+        while True:
+            sum(range(2000))
+            file.write(b".")
+threading.Thread(target=count).start()
+count()
+"""
+SLEEPS = "import time\ntime.sleep(600)"
+
+
+class Tree:
+    """A guard with one child below it that runs a program."""
+
+    def __init__(self, program: str, file: Path) -> None:
+        self.file = file
+        self._process = subprocess.Popen([sys.executable, "-c", GUARD, program, str(file)])
+        self.freezer = Freezer(self._process.pid)
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        deadline = time.monotonic() + 30
+        while not children.read_text().split() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.child = int(children.read_text().split()[0])
+
+    def steps(self) -> int:
+        """How far the program is."""
+        return self.file.stat().st_size if self.file.exists() else 0
+
+    def goes_on(self) -> bool:
+        before, deadline = self.steps(), time.monotonic() + 30
+        while self.steps() == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.steps() > before
+
+    def close(self) -> None:
+        kill_tree(self._process.pid)
+        self._process.wait()
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Iterator[Tree]:
+    tree = Tree(COUNTS, tmp_path / "count")
+    yield tree
+    tree.close()
+
+
+def test_nothing_moves_while_frozen_and_all_goes_on_afterwards(counting: Tree) -> None:
+    assert counting.goes_on()
+    counting.freezer.freeze()
+    before = counting.steps()
+    time.sleep(0.2)
+    counting.freezer.check()
+    assert counting.steps() == before
+    counting.freezer.thaw()
+    assert counting.goes_on()
+
+
+def test_what_is_sent_on_its_way_by_others_is_noticed(counting: Tree) -> None:
+    """A timer's signal can be SIGCONT, which continues a stopped process."""
+    assert counting.goes_on()
+    counting.freezer.freeze()
+    os.kill(counting.child, signal.SIGCONT)
+    time.sleep(0.5)
+    with pytest.raises(RanWhileFrozenError):
+        counting.freezer.check()
+
+
+def test_stop_does_not_wait_and_thaw_undoes_it(counting: Tree) -> None:
+    assert counting.goes_on()
+    counting.freezer.freeze()
+    counting.freezer.thaw()
+    counting.freezer.stop()
+    state = Path(f"/proc/{counting.child}/stat")
+    deadline = time.monotonic() + 30
+    while state.read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert state.read_text().rpartition(")")[2].split()[0] == "T"
+    counting.freezer.thaw()
+    while state.read_text().rpartition(")")[2].split()[0] == "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert state.read_text().rpartition(")")[2].split()[0] != "T"
+
+
+def test_settled_means_asleep(counting: Tree, tmp_path: Path) -> None:
+    assert counting.goes_on()
+    assert not counting.freezer.settle(0.05)
+    sleeping = Tree(SLEEPS, tmp_path / "none")
+    try:
+        sleeping.freezer.freeze()
+        sleeping.freezer.thaw()
+        assert sleeping.freezer.settle(30.0)
+    finally:
+        sleeping.close()
