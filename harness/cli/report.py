@@ -113,7 +113,11 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
             write(console, f"warning: {printable(warning)}", style="yellow")
     if outcome.reason is not None and not _told_by_a_case(outcome.reason, evaluation.cases):
         write(console, _reason_text(outcome.reason))
-    if outcome.status is Status.PASSED and evaluation.rank is None:
+    unmeasured = [case for case in evaluation.cases if _is_unmeasured(case)]
+    if outcome.status is Status.PASSED and evaluation.score is None and unmeasured:
+        took = "took no longer than a call of nothing: too short, or this machine too busy, to be timed"
+        write(console, f"no score: {_which(unmeasured)} {took}", style="yellow")
+    elif outcome.status is Status.PASSED and evaluation.rank is None:
         if outcome.rank_reason is not None:
             write(console, f"not ranked: {_reason_text(outcome.rank_reason)}", style="yellow")
         elif header.mode is not Mode.LEADERBOARD:
@@ -124,6 +128,10 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
         if evaluation.score.is_resolved:
             words += "; ± is half the 95 % interval"
         write(console, f"score: {words}", style="dim")
+
+
+def _is_unmeasured(case: CaseResult) -> bool:
+    return case.kind is CaseKind.BENCHMARK and case.samples is not None and case_figure(case.samples) is None
 
 
 _SCORE_WORDS = {
