@@ -18,12 +18,14 @@ import click
 from harness.boards.board import Board, GridName, format_spec
 from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
-from harness.cli.common import stderr_console
+from harness.cli.common import Number, WholeNumber, stderr_console
+from harness.cli.formatting import format_time
 from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name
 from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 from harness.evaluation.claim import Claim, claim_device
 from harness.evaluation.plan import Plan
 from harness.evaluation.record import (
+    CaseKind,
     CaseResult,
     EvaluationHeader,
     EvaluationOutcome,
@@ -70,7 +72,9 @@ def evaluation_options(default_mode: Mode) -> Callable[[F], F]:
             help="sealed: our own clock and checks. popcorn: the board's eval main, as the hosted service runs it.",
         ),
         click.option("--on", "place", default="local", show_default=True, metavar="PLACE", help="Where it runs."),
-        click.option("--case", "cases", type=int, multiple=True, metavar="N", help="Only this case; may be repeated."),
+        click.option(
+            "--case", "cases", type=WholeNumber(0), multiple=True, metavar="N", help="Only this case; may be repeated."
+        ),
         click.option(
             "--grid", type=click.Choice([g.value for g in GridName]), help="Default: full with a GPU, else cpu."
         ),
@@ -78,7 +82,7 @@ def evaluation_options(default_mode: Mode) -> Callable[[F], F]:
         click.option(
             "--timeout",
             "call_timeout_s",
-            type=click.FloatRange(min=0.1),
+            type=Number(0.1),
             metavar="S",
             help="Most seconds a call may take.",
         ),
@@ -220,8 +224,8 @@ def watch(
             for event in events:
                 match event:
                     case EvaluationHeader():
-                        header = event
                         on_header(event)
+                        header = event
                     case CaseResult():
                         cases.append(event)
                         on_case(event)
@@ -286,13 +290,19 @@ def _line(console: Console, event: Event) -> None:
         console.print(f"warning: {event.text}", markup=False, soft_wrap=True)
     if isinstance(event, CaseResult):
         figure = case_figure(event.samples)
-        took = f"  {figure.value_ns / 1e3:,.1f} µs" if figure is not None and event.status is Status.PASSED else ""
+        took = f"  {format_time(figure)}" if figure is not None and event.status is Status.PASSED else ""
         why = f": {event.reason.message}" if event.reason is not None else ""
         console.print(
             f"  {event.kind} {event.index} ({format_spec(event.spec)}) {event.status}{took}{why}",
             markup=False,
             soft_wrap=True,
         )
+
+
+def _case_text(result: CaseResult) -> str:
+    """The case in a few words: a benchmark's seed is not the one that was used, and is left out."""
+    shown = {k: v for k, v in result.spec.items() if k != "seed" or result.kind is CaseKind.TEST}
+    return format_spec(shown)
 
 
 def log_folder(kept: bool) -> Path:

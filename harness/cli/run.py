@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.boards.board import CaseValue, Spec
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.evaluating import evaluation_for, evaluation_options, log_folder, resolve, watch
 from harness.errors import ExitStatus, RequestError
 from harness.evaluation.record import Mode, Status
@@ -19,7 +19,7 @@ from harness.evaluation.record import Mode, Status
 @click.option(
     "--spec", "spec_words", multiple=True, metavar="K=V", help="A shape of your own, e.g. --spec n=100 --spec batch=3."
 )
-@click.option("--seed", type=int, help="Root of every seed; the same root gives the same inputs again.")
+@click.option("--seed", type=WholeNumber(), help="Root of every seed; the same root gives the same inputs again.")
 @json_option
 def run_command(spec_words: tuple[str, ...], seed: int | None, as_json: bool, **options: Any) -> int:
     """Check and measure FILE, recording nothing.
