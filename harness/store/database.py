@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from harness.doctor.advice import install_extra
 from harness.errors import MachineError
 from harness.store.location import BUSY_TIMEOUT_S, Location
 
@@ -207,7 +208,7 @@ def _psycopg() -> Any:
     except ImportError as error:
         raise MachineError(
             "HARNESS_DATABASE_URL names a PostgreSQL database, and psycopg is not installed",
-            hint="Install it with `pip install 'harness[postgres]'`, or unset HARNESS_DATABASE_URL.",
+            hint=f"Install it with `{install_extra('postgres')}`, or unset HARNESS_DATABASE_URL.",
         ) from error
     return psycopg
 

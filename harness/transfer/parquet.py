@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from harness.doctor.advice import install_extra
 from harness.errors import MachineError, RequestError
 from harness.transfer.published import COLUMNS, REQUIRED
 
@@ -134,6 +135,6 @@ def _pyarrow() -> tuple[Any, Any]:
     except ImportError as error:
         raise MachineError(
             "parquet files take pyarrow, which is not installed",
-            hint="Install it with `pip install 'harness[data]'`, or use JSON lines (a name that ends in .jsonl).",
+            hint=f"Install it with `{install_extra('data')}`, or use JSON lines (a name that ends in .jsonl).",
         ) from error
     return pyarrow, pyarrow.parquet
