@@ -7,6 +7,7 @@ import random
 import re
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -130,7 +131,8 @@ class Trial:
             time.sleep(0.01)
         self._sleep(after_s)
         while self.run.alive and not self.struck:
-            self.struck = self._strike()
+            with suppress(sqlite3.OperationalError):  # another run's fault keeps the store from being opened just now
+                self.struck = self._strike()
             time.sleep(0.03)
         self.status = self.run.finish()
 

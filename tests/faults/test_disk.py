@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitStatus, disk_fault
+from harness.boards.loader import load_board
+from harness.cli.evaluating import watch
+from harness.errors import ExitStatus, MachineError, disk_fault
+from harness.evaluation.evaluate import Evaluation
+from harness.evaluation.plan import Plan
+from harness.evaluation.record import EvaluationHeader, IsolationLevel, Mode
 
 FAULTS = Path(__file__).parents[2] / "scripts" / "faults"
 
@@ -40,3 +45,17 @@ def test_a_run_that_may_write_little_says_so(tmp_path: Path, most_bytes: int, wo
     assert done.returncode == 3, done.stderr
     assert words in done.stderr
     assert "internal error" not in done.stderr
+
+
+def test_a_store_that_fails_at_the_header_is_what_is_told(tmp_path: Path) -> None:
+    """The outcome of an evaluation that was never begun in the store is not recorded there."""
+    board = load_board(FAULTS / "board")
+    plan = Plan(board, (FAULTS / "kernel.py").read_text(), "kernel.py", Mode.TEST, isolation=IsolationLevel.NONE)
+    outcomes = []
+
+    def refuse(header: EvaluationHeader) -> None:
+        raise MachineError("the store is read-only")
+
+    with pytest.raises(MachineError, match="read-only"):
+        watch(Evaluation(plan, tmp_path), on_header=refuse, on_outcome=outcomes.append)
+    assert outcomes == []
