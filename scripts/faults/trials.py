@@ -108,9 +108,12 @@ class Run:
         server = self.fork_server()
         if server is None:
             return []
+        living = []
         with suppress(psutil.NoSuchProcess):
-            return server.children(recursive=True)
-        return []
+            for each in server.children(recursive=True):
+                if each.status() != psutil.STATUS_ZOMBIE:
+                    living.append(each)
+        return living
 
 
 class Trial:
