@@ -124,8 +124,8 @@ class Trial:
         self.struck = False
         self.status: int | None = None
         by_time = choice.random() < 0.4
-        after_s = choice.uniform(0, 1.1 * usual_s) if by_time else choice.expovariate(1 / 0.15)
-        after_lines = 0 if by_time else choice.randint(1, 7)
+        after_s = choice.uniform(0, 1.1 * usual_s) if by_time else choice.uniform(0, 1.0)
+        after_lines = 0 if by_time else choice.randint(1, 8)
         self._thread = threading.Thread(target=self._follow, args=(after_s, after_lines), daemon=True)
         self._thread.start()
 
