@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Examples are timed by the wall, and two cores have other things to do: what takes long is seen in the durations.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 # Two test processes on two cores: more threads than that wait for one another more than they work. Set before torch is
 # imported anywhere; commands that tests start inherit it.
