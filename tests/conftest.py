@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from postgres_server import NoServerError, PostgresServer
+from postgres_server import NoServerError, PostgresServer  # noqa: E402
 
 
 @pytest.fixture(scope="session")

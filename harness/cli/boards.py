@@ -160,7 +160,8 @@ def _show(console: Console, board: Board, best: Best, name: str) -> None:
     console.print()
     if any("seed" in spec for spec in board.full_grid.benchmarks):
         write(console, "Ranked runs draw the seeds of their benchmarks afresh, in secret.", style="dim")
-    write(console, f"`harness init {name}` writes a file to start from.", style="dim")
+    # Not wrapped: it is there to be copied, and a path can be long.
+    console.print(f"`harness init {name}` writes a file to start from.", style="dim", markup=False, soft_wrap=True)
 
 
 def paragraphs(text: str) -> list[str]:

@@ -59,11 +59,13 @@ def test_hidden_below_a_shown_folder(launch: Launcher) -> None:
 def test_writes_only_in_scratch_and_writable(launch: Launcher) -> None:
     cache, source = launch.make_folder("cache"), launch.make_folder("source")
     allowed = ["/tmp/a", "/dev/shm/a", str(cache / "a")]
-    refused = ["/a", "/usr/a", "/etc/passwd", str(source / "a"), os.__file__, str(HERE.parents[1] / "a")]
-    report = launch("write", *allowed, *refused, options={"writable": [str(cache)], "readable": [str(source)]})
+    refused = ["/a", "/usr/a", "/etc/passwd", str(source / "a"), os.__file__]
+    checkout = HERE.parents[1] / "a"
+    report = launch("write", *allowed, *refused, str(checkout), options={"writable": [str(cache)], "readable": [str(source)]})
     found = report["value"]
     assert [found[path] for path in allowed] == ["ok"] * 3
     assert {found[path] for path in refused} <= {"EROFS", "EACCES", "ENOENT"}
+    assert not checkout.exists(), "a checkout below /tmp has an empty folder of its name inside, and no more"
     assert (cache / "a").read_text() == "x"
     assert not os.path.exists("/tmp/a")
     assert list((launch.folder / "scratch").iterdir()) == []
