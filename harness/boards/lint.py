@@ -169,9 +169,10 @@ def check_files(board: Board, findings: Findings) -> None:
             )
     for name in board.settings.baselines:
         if baseline_file(board, name) is None:
+            looked = " nor in ".join(map(str, baseline_folders(board)))
             findings.add(
                 Code.BASELINE_MISSING,
-                f"harness.yml: the baseline '{name}' is neither in {' nor in '.join(map(str, baseline_folders(board)))}",
+                f"harness.yml: the baseline '{name}' is neither in {looked}",
                 hint="Put the file into the board's folder, or take the name out.",
             )
 

@@ -61,7 +61,8 @@ def test_writes_only_in_scratch_and_writable(launch: Launcher) -> None:
     allowed = ["/tmp/a", "/dev/shm/a", str(cache / "a")]
     refused = ["/a", "/usr/a", "/etc/passwd", str(source / "a"), os.__file__]
     checkout = HERE.parents[1] / "a"
-    report = launch("write", *allowed, *refused, str(checkout), options={"writable": [str(cache)], "readable": [str(source)]})
+    options = {"writable": [str(cache)], "readable": [str(source)]}
+    report = launch("write", *allowed, *refused, str(checkout), options=options)
     found = report["value"]
     assert [found[path] for path in allowed] == ["ok"] * 3
     assert {found[path] for path in refused} <= {"EROFS", "EACCES", "ENOENT"}
