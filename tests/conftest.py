@@ -23,6 +23,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from postgres_server import NoServerError, PostgresServer  # noqa: E402
 
+TIMED = ("exploits", "legit", "comparing", "calibrating", "faults", "evaluation", "popcorn", "sandbox", "cli_screens")
+"""Folders whose tests run whole processes against the clock, on a machine whose load is not theirs alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests against the clock have three tries, a few seconds apart; everything else has one."""
+    for item in items:
+        if any(part in TIMED for part in item.path.parts):
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=3))
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
