@@ -174,5 +174,6 @@ def test_without_psycopg_one_clear_error(tmp_path: Path) -> None:
     environment = {"HARNESS_DATABASE_URL": "postgresql://somewhere/db", "PATH": "/usr/bin:/bin", "HARNESS_USER": "ada"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 3
-    assert "pip install 'harness[postgres]'" in done.stderr
+    assert "-m pip install" in done.stderr
+    assert "[postgres]'" in done.stderr
     assert "Traceback" not in done.stderr

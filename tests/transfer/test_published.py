@@ -293,5 +293,6 @@ def test_without_pyarrow_one_clear_error(tmp_path: Path) -> None:
     environment = {"HARNESS_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 3
-    assert "pip install 'harness[data]'" in done.stderr
+    assert "-m pip install" in done.stderr
+    assert "[data]'" in done.stderr
     assert "Traceback" not in done.stderr
