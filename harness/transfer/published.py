@@ -80,9 +80,9 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
     run = (status, score, passed, mode, runner)
     user = user_name or user_id
     if mode is None:
-        kept, evaluations = _object(_OF_THE_SUBMISSION + _OF_THE_RUN, names + run), []
+        kept, evaluations = _SUBMISSION_AND_RUN % tuple(map(_text, names + run)), []
     else:
-        kept = _object(_OF_THE_SUBMISSION, names)
+        kept = _SUBMISSION % tuple(map(_text, names))
         evaluations = [NewEvaluation(f"{origin}/{mode}/{runner}", _evaluation(run, created_at))]
     return NewSubmission(
         origin=origin,
@@ -136,20 +136,22 @@ def _evaluation(run: tuple[Any, ...], created_at: str) -> codec.Columns:
     if score is not None and status is Status.PASSED:
         columns["score_ns"] = score * 1e9
     columns["started_at"] = columns["finished_at"] = created_at
-    columns["published"] = _object(_OF_THE_RUN, run)
+    columns["published"] = _RUN % tuple(map(_text, run))
     return columns
 
 
-def _object(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    """JSON text of an object; faster than `json.dumps` where texts come again and again."""
-    parts = [f'"{name}": {_text(value)}' for name, value in zip(names, values, strict=True)]
-    return "{" + ", ".join(parts) + "}"
+def _template(names: tuple[str, ...]) -> str:
+    """JSON text of an object but for its values; faster than `json.dumps` where texts come again and again."""
+    return "{" + ", ".join(f'"{name}": %s' for name in names) + "}"
+
+
+_SUBMISSION, _RUN = _template(_OF_THE_SUBMISSION), _template(_OF_THE_RUN)
+_SUBMISSION_AND_RUN = _template(_OF_THE_SUBMISSION + _OF_THE_RUN)
 
 
 def _text(value: object) -> str:
-    if type(value) is int:
-        return str(value)
-    return repr(value) if type(value) is float else _text_of_few(value)  # a score is finite
+    kind = type(value)
+    return repr(value) if kind is int or kind is float else _text_of_few(value)  # a score is finite
 
 
 @lru_cache(maxsize=8192, typed=True)
