@@ -67,14 +67,23 @@ def interpreter_paths() -> list[str]:
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
     # Through its links: a venv's python links to the base one, maybe by way of further links.
     found += [str(Path(os.path.realpath(sys.executable)).parent.parent)] if sys.executable else []
-    packages = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    packages = _site_packages()
     found += [path for path in sys.path if path in packages]
     added = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     for folder in packages:
         added += _path_files(folder)
-    found += [path for path in added if not _too_much(path)]
+    found += [path for path in added if not _too_much(path) and not _is_checkout(path)]
     never = ("/", os.path.realpath(Path.home()))
     return [path for path in found if os.path.exists(path) and os.path.realpath(path) not in never]
+
+
+def _site_packages() -> list[str]:
+    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+
+
+def _is_checkout(path: str) -> bool:
+    """A folder with this package's source in it, this one or another: boards, with their references, lie beside it."""
+    return os.path.isdir(os.path.join(path, PACKAGE.name, "sandbox"))
 
 
 def private_paths() -> list[str]:
@@ -82,7 +91,9 @@ def private_paths() -> list[str]:
     checkout = [] if PACKAGE.parent.name in ("site-packages", "dist-packages") else [str(PACKAGE.parent)]
     home = [] if Path.home() == Path("/") else [str(Path.home())]
     named = [os.environ.get("HARNESS_HOME", ""), *os.environ.get("HARNESS_LEADERBOARDS", "").split(os.pathsep)]
-    return [str(PACKAGE), *checkout, *home, *(os.path.abspath(path) for path in named if path)]
+    installed = [os.path.join(folder, PACKAGE.name) for folder in _site_packages()]  # it brings its boards along
+    others = [path for path in installed if os.path.isdir(path) and os.path.realpath(path) != str(PACKAGE)]
+    return [str(PACKAGE), *checkout, *home, *others, *(os.path.abspath(path) for path in named if path)]
 
 
 def _path_files(folder: str) -> list[str]:

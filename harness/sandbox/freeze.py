@@ -16,7 +16,6 @@ from harness.sandbox.processes import pids_below, read_process
 
 FREEZE_TIMEOUT_S = 20.0
 _STOPPED = b"TtZXx"
-_ASLEEP = b"SI" + _STOPPED
 
 STOPPING_NS = 300_000
 """What a thread may have run in the kernel between its being marked as stopped and its last instruction there."""
@@ -80,14 +79,6 @@ class Freezer:
         now, _ = self._look(_STOPPED)
         if any(ran_ns > self._ran.get(thread, -STOPPING_NS) + STOPPING_NS for thread, ran_ns in now.items()):
             raise RanWhileFrozenError("something of the worker ran while it was stopped")
-
-    def settle(self, timeout_s: float) -> bool:
-        """After `thaw`, wait until nothing of the worker runs or wants to; False when something still does."""
-        deadline = time.monotonic() + timeout_s
-        while self._look(_ASLEEP)[1]:
-            if time.monotonic() > deadline:
-                return False
-        return True
 
     @staticmethod
     def _started(pid: int) -> int:

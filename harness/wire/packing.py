@@ -172,7 +172,7 @@ def unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Cal
     """
     try:
         return _unpack(manifest, storages, find_class)
-    except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:  # torch's, and of recursion
         raise PackingError(f"not a manifest: {error}") from error
 
 
@@ -189,7 +189,7 @@ def _unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Ca
             return float.fromhex(text)
         case {"dtype": name}:
             return dtype_of(name)
-        case {"device": name}:
+        case {"device": str(name)}:
             return torch.device(name)
         case {"dataclass": kind, "items": items}:
             return find_class(kind)(**{key: again(value) for key, value in items.items()})

@@ -126,6 +126,20 @@ def test_unreadable_interpreter_keeps_the_uid(folder: Path, monkeypatch: pytest.
         default_plan(IsolationLevel.UID, scratch=folder, cuda=False)
 
 
+def test_another_copy_of_this_package_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its boards, with their references, lie beside it or in it."""
+    checkout, packages, plain = (tmp_path / name for name in ("checkout", "site-packages", "plain"))
+    for folder in (checkout / "harness" / "sandbox", packages / "harness", plain / "mine"):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("PYTHONPATH", f"{checkout}:{plain}")
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(packages)])
+    monkeypatch.setattr("sys.path", [*sys.path, str(packages)])
+    plan = default_plan(IsolationLevel.NAMESPACES, scratch=tmp_path, cuda=False)
+    assert {str(plain), str(packages)} <= set(plan.read_only)
+    assert str(checkout) not in plan.read_only
+    assert str(packages / "harness") in plan.hidden
+
+
 def test_kernels_without_mount_setattr(launch: Launcher) -> None:
     found = launch("write", "/usr/a", "/tmp/a", "/proc/sys/kernel/hostname", no_mount_setattr=True)["value"]
     assert list(found.values()) == ["EROFS", "ok", "EROFS"]

@@ -136,6 +136,12 @@ def test_any_manifest_is_read_or_refused(manifest: Any) -> None:
             continue
 
 
+@pytest.mark.parametrize("device", [0, -1, "", "gpu", "cuda:x", ["cpu"], None])
+def test_what_is_no_device_is_refused(device: object) -> None:
+    with pytest.raises(PackingError):
+        unpack({"device": device}, [])
+
+
 def test_a_tensor_cannot_reach_beyond_its_storage() -> None:
     leaf = {"storage": 0, "dtype": "float32", "shape": [4], "strides": [1], "offset": 0}
     storage = [torch.zeros(16, dtype=torch.uint8)]
