@@ -16,7 +16,7 @@ from typing import Any
 from harness.compiling.record import Dsl, ProblemKind
 from harness.compiling.worker import triton_hooks
 from harness.compiling.worker.collect import Collector
-from harness.compiling.worker.tensors import aside
+from harness.compiling.worker.make_believe import aside
 
 _HEADER_BYTES = 4096
 

@@ -15,7 +15,8 @@ import torch
 
 from harness.compiling.architectures import ARCHITECTURES
 from harness.compiling.worker.collect import Collector, NotFollowedError
-from harness.compiling.worker.tensors import MOST_REAL_ELEMENTS, MakeBelieve, inner_of
+from harness.compiling.worker.make_believe import MOST_REAL_ELEMENTS, MakeBelieve
+from harness.compiling.worker.tensors import inner_of
 from harness.wire.channel import Message
 from harness.wire.packing import board_class, dtype_name, dtype_of, to_manifest, unpack
 

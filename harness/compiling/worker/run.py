@@ -90,7 +90,7 @@ def do_compile(request: Message, tell: Callable[[Message], None]) -> Message:
     """Import the submission and call it with every case."""
     from harness.compiling.worker import cuda_answers, hooks
     from harness.compiling.worker.inputs import read_input
-    from harness.compiling.worker.tensors import MakeBelieve
+    from harness.compiling.worker.make_believe import MakeBelieve
     from harness.worker.entry import load_entry
 
     job = Job(request)
