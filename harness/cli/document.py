@@ -64,6 +64,7 @@ def _evaluation_part(evaluation: EvaluationRow) -> dict[str, Any]:
         "seed": header.seed,
         "versions": dict(header.versions),
         "log": header.log,
+        "phases_s": dict(outcome.phases_s),
         "state": {name: dict(reading) for name, reading in outcome.state.items()},
         "cases": [_case_part(case) for case in evaluation.cases],
     }

@@ -65,6 +65,7 @@ EVALUATION_KEYS = [
     "seed",
     "versions",
     "log",
+    "phases_s",
     "state",
     "cases",
 ]

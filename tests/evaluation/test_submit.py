@@ -16,7 +16,7 @@ GOOD = "def custom_kernel(data):\n    return data[0] + data[1]\n"
 
 EVALUATION_KEYS = {
     "id", "mode", "protocol", "grid", "device", "isolation", "status", "reason", "score_us", "score_ci_us", "rank",
-    "seed", "versions", "log", "cases",
+    "seed", "versions", "log", "phases_s", "cases",
 }  # fmt: skip
 CASE_KEYS = {
     "kind", "index", "spec", "status", "message", "traceback", "median_us", "ci_us", "samples", "events_us",
