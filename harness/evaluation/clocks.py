@@ -25,8 +25,6 @@ from harness.wire.channel import Message
 HOLD_CAP_S = 0.1
 """How long a call may take to queue its work before it is released all the same. A call that synchronises inside waits
 for the device and so never says that it is queued; its host time after this counts."""
-SETTLE_S = 0.1
-"""How long a CPU worker may take to fall asleep at its gate. A core may be wanted by others too."""
 LOOK_AWAY_NS = 2_000_000
 """After so long in the spin, the clock also looks at the channel, for a worker that died or failed."""
 
@@ -83,9 +81,8 @@ class SocketClock:
 
     A CPU has no kernel that keeps everything else off it, so the worker's processes are stopped instead: while the
     input is written (a thread could watch it come), and from the answer to the next request (one could go on writing,
-    or keep the cores busy while the clock's own cost is measured). Then they are let go, and the gate opens when all
-    of them sleep, the call's own at the gate. What does not fall asleep may be at work on the input already: the time
-    that it was waited for counts.
+    or keep the cores busy while the clock's own cost is measured). The gate opens, and the clock starts, before they
+    are let go: nothing of the worker runs between the input's arrival and t0.
     """
 
     def __init__(self, worker: WorkerProcess) -> None:
@@ -102,19 +99,19 @@ class SocketClock:
         reveal()
         self.worker.freeze()  # and nothing ran meanwhile
         with no_collection():
-            thawed = time.perf_counter_ns()
-            asleep = self.worker.thaw(SETTLE_S)
-            t0 = time.perf_counter_ns()
-            early_ns = 0 if asleep else t0 - thawed
             self._open_gate()
+            t0 = time.perf_counter_ns()
+            self.worker.thaw()
             self._await_done(time.monotonic() + timeout_s, timeout_s)
-            t1 = time.perf_counter_ns() + early_ns
+            t1 = time.perf_counter_ns()
         answer = self.worker.answer(timeout_s)
         self.worker.stop()
-        t2 = time.perf_counter_ns() + early_ns
-        self.worker.freeze()
+        t2 = time.perf_counter_ns()
+        if not self.worker.freeze():  # a process born in the call ran on until now
+            t2 = time.perf_counter_ns()
         output = snapshot()
-        t3 = time.perf_counter_ns() + early_ns
+        t3 = time.perf_counter_ns()
+        self.worker.freeze()  # and nothing wrote meanwhile
         return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, 0, False, answer), output
 
     def _refuse_early_words(self) -> None:

@@ -18,6 +18,7 @@ import torch
 from harness.cuda.driver import SharedMemory
 from harness.evaluation.workers import WorkerProcess
 from harness.wire.packing import ALIGNMENT, Packed, layout
+from harness.wire.words import sealed_file
 
 Placement = tuple[str, int, int]
 """Where a block lies: the arena's name, the offset in it and the size, in bytes."""
@@ -42,8 +43,7 @@ class HostArena:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = max(nbytes, mmap.PAGESIZE)
-        self.fd = os.memfd_create("harness-arena", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, self.nbytes)
+        self.fd = sealed_file("harness-arena", self.nbytes)
         self.flat = torch.frombuffer(mmap.mmap(self.fd, self.nbytes), dtype=torch.uint8)
 
     def close(self) -> None:

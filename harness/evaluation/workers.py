@@ -197,6 +197,9 @@ class WorkerProcess:
         return self.answer(timeout_s)
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Send a request, for which a frozen worker is let go. Raises WorkerFault, also where it was not at rest."""
+        if self._freezer.frozen:
+            self.freeze()
         self._freezer.thaw()
         try:
             self.channel.send(message, fds)
@@ -235,19 +238,22 @@ class WorkerProcess:
         """Signal everything of the worker to stop, without waiting for it; `freeze` waits."""
         self._freezer.stop()
 
-    def freeze(self) -> None:
-        """Stop everything of the worker until `thaw` or the next `send`, or check that it stayed stopped."""
+    def freeze(self) -> bool:
+        """Stop everything of the worker until `thaw` or the next `send`, or check that it stayed stopped; whether
+        `stop` had reached all of it before."""
         try:
-            self._freezer.freeze() if not self._freezer.frozen else self._freezer.check()
+            if not self._freezer.frozen:
+                return self._freezer.freeze()
+            self._freezer.check()
+            return True
         except FreezeError as error:
             self.kill()
             status = Status.REJECTED if isinstance(error, RanWhileFrozenError) else Status.ERROR
             raise WorkerFault(status, Reason(ReasonCode.CHANNEL, str(error))) from None
 
-    def thaw(self, settle_s: float = 0.0) -> bool:
-        """Let it go on; whether all of it then fell asleep within `settle_s`, waiting for what comes."""
+    def thaw(self) -> None:
+        """Let it go on."""
         self._freezer.thaw()
-        return settle_s == 0.0 or self._freezer.settle(settle_s)
 
     def log_bytes(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0

@@ -53,18 +53,24 @@ class Freezer:
             self._stopping = True
             _signal((pid for pid in self._known if self._started(pid) == self._known[pid]), signal.SIGSTOP)
 
-    def freeze(self) -> None:
-        """Stop all; returns when every thread rests. Does nothing when frozen already. Raises FreezeError."""
+    def freeze(self) -> bool:
+        """Stop all; returns when every thread rests. Does nothing when frozen already. Raises FreezeError.
+
+        False where there were processes that `stop` could not know: those ran on until they were found.
+        """
         deadline = time.monotonic() + FREEZE_TIMEOUT_S
         self.stop()
+        all_known = True
         while self._ran is None:
             ran, moving = self._look(_STOPPED)
+            all_known &= all(process in self._known for process, _ in ran)
             if not moving:
                 self._ran, self._known = ran, {process: self._started(process) for process, _ in ran}
-                return
+                break
             _signal(moving, signal.SIGSTOP)
             if time.monotonic() > deadline:
                 raise FreezeError(f"the worker could not be stopped within {FREEZE_TIMEOUT_S:g} s")
+        return all_known
 
     def thaw(self) -> None:
         """Continue all that `freeze` or `stop` stopped."""

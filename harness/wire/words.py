@@ -15,6 +15,7 @@ them in one transaction. The number of the call is what is written; numbers only
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 
@@ -25,6 +26,15 @@ PONG = 32
 DONE = 48
 COPIED = 64
 FLUSHED = 80
+
+
+def sealed_file(name: str, nbytes: int) -> int:
+    """A descriptor of an anonymous file of zeros whose size nobody can change: touching a mapping of a file that was
+    cut ends a process."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, nbytes)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd
 
 
 class Page:
@@ -38,9 +48,7 @@ class Page:
     @classmethod
     def create(cls) -> Page:
         """A new page, all zero, in an anonymous file whose descriptor can be passed on."""
-        fd = os.memfd_create("harness-words", os.MFD_CLOEXEC)
-        os.ftruncate(fd, PAGE_BYTES)
-        return cls(fd)
+        return cls(sealed_file("harness-words", PAGE_BYTES))
 
     def address(self) -> int:
         """Where the page is mapped in this process."""

@@ -27,7 +27,6 @@ def count():
 threading.Thread(target=count).start()
 count()
 """
-SLEEPS = "import time\ntime.sleep(600)"
 
 
 class Tree:
@@ -102,13 +101,30 @@ def test_stop_does_not_wait_and_thaw_undoes_it(counting: Tree) -> None:
     assert state.read_text().rpartition(")")[2].split()[0] != "T"
 
 
-def test_settled_means_asleep(counting: Tree, tmp_path: Path) -> None:
-    assert counting.goes_on()
-    assert not counting.freezer.settle(0.05)
-    sleeping = Tree(SLEEPS, tmp_path / "none")
+BEARS = """
+import os, sys, time
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.001)
+os.fork()
+time.sleep(600)
+"""
+
+
+def test_freeze_says_whether_stop_had_reached_all(tmp_path: Path) -> None:
+    """A process born since the last freeze is none that `stop` knows."""
+    tree = Tree(BEARS, tmp_path / "now")
     try:
-        sleeping.freezer.freeze()
-        sleeping.freezer.thaw()
-        assert sleeping.freezer.settle(30.0)
+        assert not tree.freezer.freeze()
+        tree.freezer.thaw()
+        tree.freezer.stop()
+        assert tree.freezer.freeze()
+        tree.freezer.thaw()
+        tree.file.touch()
+        children = Path(f"/proc/{tree.child}/task/{tree.child}/children")
+        deadline = time.monotonic() + 30
+        while not children.read_text().split() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        tree.freezer.stop()
+        assert not tree.freezer.freeze()
     finally:
-        sleeping.close()
+        tree.close()
