@@ -36,13 +36,14 @@ def export_command(
 ) -> None:
     """Write the store's submissions to FILE; `-` is standard output.
 
-    JSON lines (.jsonl, .jsonl.gz) hold everything, seeds and logs' paths included, and `harness import` gives it all
-    back. Parquet (.parquet) is the schema of the published competition data: source, score and status, for other tools.
+    JSON lines (.jsonl, .jsonl.gz) hold everything, seeds and logs' paths included, what `harness compile` said and what
+    `harness calibrate` measured; `harness import` gives it all back. Parquet (.parquet) is the schema of the published
+    competition data: source, score and status, for other tools.
 
     \b
     harness export backup.jsonl.gz
     harness export cholesky.parquet --leaderboard cholesky
-    harness export - | jq .user_name
+    harness export - | jq 'select(.kind == "submission").user_name'
     """
     from harness.cli.lookup import recorded_board
     from harness.store import open_reader
@@ -55,15 +56,17 @@ def export_command(
     with open_reader() as reader, teller("submissions written") as told:
         if leaderboard is not None:
             leaderboard = recorded_board(reader, leaderboard)
+        counts: dict[str, int]
         if kind == "parquet":
-            count = export_parquet(reader, file, leaderboard, user, told)
+            counts = {"rows": export_parquet(reader, file, leaderboard, user, told)}
         else:
-            count = export_lines(reader, None if to_stdout else file, leaderboard, user, told)
-    unit = "rows" if kind == "parquet" else "submissions"
+            written = export_lines(reader, None if to_stdout else file, leaderboard, user, told)
+            counts = {"submissions": written.submissions, "calibrations": written.calibrations}
     if as_json:
-        print_json({"file": str(file), "format": kind, unit: count})
+        print_json({"file": str(file), "format": kind, **counts})
     elif not to_stdout:
-        click.echo(f"wrote {count} {unit} to {file}")
+        shown = " and ".join(f"{count} {what}" for what, count in counts.items() if count or what != "calibrations")
+        click.echo(f"wrote {shown} to {file}")
 
 
 def format_of(file: Path, format_name: str | None) -> str:

@@ -24,10 +24,11 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
 
     A parquet file of the published competition data gives submissions to browse and to compare in code; their scores
     are shown as imported and never ranked beside those measured here. JSON lines, as `harness export` writes them, give
-    everything back, ranks included, and are taken at their word: read only files whose origin you trust.
+    everything back, ranks and calibrations included, and are taken at their word: read only files whose origin you
+    trust.
 
-    What the store holds already is left as it is, so the same file twice adds nothing. A bad row is reported and the
-    rest goes in.
+    What the store holds already is left as it is, so the same file twice adds nothing; of compilations and calibrations
+    the newest counts. A bad row is reported and the rest goes in.
 
     \b
     harness import nvidia_nvfp4_submissions.parquet
@@ -62,6 +63,8 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
             "file": str(file),
             "submissions_added": added.submissions,
             "evaluations_added": added.evaluations,
+            "compilations_added": added.compilations,
+            "calibrations_added": added.calibrations,
             "known": added.known,
             "bad": count,
             "bad_rows": [{"row": row.number, "message": row.what} for row in bad],
@@ -69,8 +72,10 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
         }
         print_json(document)
     else:
+        further = ((added.compilations, "compilations"), (added.calibrations, "calibrations"))
+        more = "".join(f", {number} {what}" for number, what in further if number)
         click.echo(
-            f"added {added.submissions} submissions and {added.evaluations} evaluations in {seconds:.1f} s; "
+            f"added {added.submissions} submissions and {added.evaluations} evaluations{more} in {seconds:.1f} s; "
             f"{added.known} {unit}s added nothing new; {count} bad"
         )
     return ExitStatus.BAD_REQUEST if count else ExitStatus.PASSED

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from harness.store import queries, standings
+from harness.store.calibrations import Calibration, table_and_columns
 from harness.store.database import Database, connect
 from harness.store.location import explain, location
 from harness.store.reading import is_database_error
@@ -29,6 +30,7 @@ SUBMISSION_COLUMNS = (
     "origin",
     "published",
 )
+COMPILATION_COLUMNS = ("source_sha256", "leaderboard", "architecture", "report", "created_at")
 _CACHE_KIB = 32 * 1024
 _PAGES_A_CHECKPOINT = (
     32 * 1024
@@ -42,6 +44,16 @@ class NewEvaluation:
     origin: str
     columns: Mapping[str, Any]
     cases: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class NewCompilation:
+    """What compile mode said of the source of the submission that it comes with."""
+
+    leaderboard: str
+    architecture: str
+    report: str
+    created_at: str
 
 
 @dataclass(frozen=True)
@@ -59,14 +71,17 @@ class NewSubmission:
     evaluations: Sequence[NewEvaluation] = ()
     notes: Sequence[tuple[str, str]] = ()
     tags: Sequence[str] = ()
+    compilations: Sequence[NewCompilation] = ()
 
 
 @dataclass
 class Added:
-    """How many of each were new; `known` counts submissions given that added nothing."""
+    """How many of each were new; `known` counts submissions and calibrations given that added nothing at all."""
 
     submissions: int = 0
     evaluations: int = 0
+    compilations: int = 0
+    calibrations: int = 0
     known: int = 0
 
 
@@ -120,6 +135,23 @@ class BulkWriter:
         with self._db.transaction():
             _Batch(self._db, self._store_id, batch, shas).write(self.added)
 
+    def add_calibrations(self, batch: Sequence[Calibration]) -> None:
+        """Add what is new of a batch, in its order: a calibration is known by all that it says."""
+        rows: dict[str, dict[tuple[Any, ...], None]] = {}  # by table, each once
+        columns: dict[str, tuple[str, ...]] = {}
+        for table, values in map(table_and_columns, batch):
+            columns[table] = tuple(values)
+            rows.setdefault(table, {})[tuple(values.values())] = None
+        before = self.added.calibrations
+        with self._db.transaction():
+            for table, names in columns.items():
+                moments = {row[names.index("created_at")] for row in rows[table]}
+                there = set(self._db.look_up(table, "created_at", moments, ", ".join(names)))
+                new = [row for row in rows[table] if row not in there]
+                self._db.insert(table, names, new)
+                self.added.calibrations += len(new)
+        self.added.known += len(batch) - (self.added.calibrations - before)
+
     def settle(self) -> None:
         """Bring the standings of every class that got runs up to date."""
         for class_id in standings.stale_classes(self._db):
@@ -143,27 +175,27 @@ class _Batch:
         known_evaluations = self._evaluations_of(set(known.values()))
         new: dict[str, int] = {}  # origin -> index in the batch
         evaluations: dict[str, tuple[NewEvaluation, int]] = {}
-        before = added.known
+        changed: set[int] = set()  # indices of those that add something
         for index, each in enumerate(self._batch):
-            is_new = each.origin not in known and each.origin not in new
-            if is_new:
+            if each.origin not in known and each.origin not in new:
                 new[each.origin] = index
-            fresh = [
-                evaluation
-                for evaluation in each.evaluations
-                if evaluation.origin not in known_evaluations and evaluation.origin not in evaluations
-            ]
-            evaluations.update((evaluation.origin, (evaluation, index)) for evaluation in fresh)
-            added.known += not is_new and not fresh
-        added.submissions += len(new)
-        added.evaluations += len(evaluations)
-        if added.known - before == len(self._batch) and not any(each.notes or each.tags for each in self._batch):
-            return
-        self._write_sources(list(new.values()))
-        ids = {**known, **dict(zip(new, self._db.new_ids("submissions", len(new)), strict=True))}
+                changed.add(index)
+            for evaluation in each.evaluations:
+                if evaluation.origin not in known_evaluations and evaluation.origin not in evaluations:
+                    evaluations[evaluation.origin] = evaluation, index
+                    changed.add(index)
+        if new:
+            self._write_sources(list(new.values()))
+        ids = {**known, **dict(zip(new, self._db.new_ids("submissions", len(new)), strict=True))} if new else known
         self._db.insert("submissions", SUBMISSION_COLUMNS, [self._submission(ids[o], i) for o, i in new.items()])
         self._write_evaluations(list(evaluations.values()), ids)
-        self._write_remarks(ids)
+        changed |= self._write_remarks(ids)
+        compiled = self._write_compilations()
+        changed |= set(compiled)
+        added.submissions += len(new)
+        added.evaluations += len(evaluations)
+        added.compilations += len(compiled)
+        added.known += len(self._batch) - len(changed)
 
     def _known(self) -> dict[str, int]:
         """The ids of submissions that are there already, by origin: imported before, or made in this very store."""
@@ -223,16 +255,41 @@ class _Batch:
         runs = sorted((classes[key], *run) for key, run in scored)
         self._db.insert("scored_runs", standings.RUN_COLUMNS, runs)
 
-    def _write_remarks(self, ids: Mapping[str, int]) -> None:
-        notes: list[tuple[Any, ...]] = []
-        tags: list[tuple[Any, ...]] = []
-        for each in self._batch:
+    def _write_remarks(self, ids: Mapping[str, int]) -> set[int]:
+        """Write the notes and tags that are new; the indices of the submissions that had some."""
+        notes: dict[tuple[Any, ...], int] = {}
+        tags: dict[tuple[Any, ...], int] = {}
+        for index, each in enumerate(self._batch):
             if not each.notes and not each.tags:
                 continue
             of = {"submission_id": ids[each.origin]}
             has = {(row["created_at"], row["text"]) for row in self._db.rows(queries.NOTES, of)}
-            notes += [(of["submission_id"], *note) for note in each.notes if note not in has]
+            notes |= {(of["submission_id"], *note): index for note in each.notes if note not in has}
             has_tags = {row["tag"] for row in self._db.rows(queries.TAGS, of)}
-            tags += [(of["submission_id"], tag) for tag in dict.fromkeys(each.tags) if tag not in has_tags]
-        self._db.insert("notes", ("submission_id", "created_at", "text"), list(dict.fromkeys(notes)))
-        self._db.insert("tags", ("submission_id", "tag"), list(dict.fromkeys(tags)))
+            tags |= {(of["submission_id"], tag): index for tag in each.tags if tag not in has_tags}
+        self._db.insert("notes", ("submission_id", "created_at", "text"), list(notes))
+        self._db.insert("tags", ("submission_id", "tag"), list(tags))
+        return {*notes.values(), *tags.values()}
+
+    def _write_compilations(self) -> list[int]:
+        """Write what compile mode said of a source, in place of what it said before; the indices of the submissions
+        that had something new, once for each new compilation."""
+        given: dict[tuple[str, str, str], tuple[str, str, int]] = {}  # key -> report, moment, index: the newest
+        for index, each in enumerate(self._batch):
+            for compilation in each.compilations:
+                key = self._shas[index], compilation.leaderboard, compilation.architecture
+                if key not in given or given[key][1] < compilation.created_at:
+                    given[key] = compilation.report, compilation.created_at, index
+        if not given:
+            return []
+        shas = sorted({sha256 for sha256, _, _ in given})
+        recorded = {row[0] for row in self._db.look_up("sources", "sha256", shas, "sha256")}
+        there = {row[:3]: row[3] for row in self._db.look_up(
+            "compilations", "source_sha256", shas, "source_sha256, leaderboard, architecture, created_at"
+        )}  # fmt: skip
+        new = {key: values for key, values in given.items() if key[0] in recorded and there.get(key, "") < values[1]}
+        for key in new.keys() & there.keys():
+            self._db.run(queries.DELETE_COMPILATION, dict(zip(COMPILATION_COLUMNS[:3], key, strict=True)))
+        rows = [(*key, report, moment) for key, (report, moment, _) in new.items()]
+        self._db.insert("compilations", COMPILATION_COLUMNS, rows)
+        return [index for _, _, index in new.values()]

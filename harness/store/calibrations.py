@@ -1,4 +1,7 @@
-"""What was calibrated on which device. The newest calibration of a kind is the one that counts; all are kept."""
+"""What was calibrated on which device. The newest calibration of a kind is the one that counts; all are kept.
+
+The newest is that by its own time, then by id: an import brings older ones.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from harness.measure.noise import Noise, NoiseCalibration, NoiseKey
 from harness.measure.ranking import RankClass
 from harness.store import codec, queries
 from harness.store.database import Database, Row
+
+Calibration = DeviceCalibration | NoiseCalibration
 
 
 def noise_columns(calibration: NoiseCalibration) -> codec.Columns:
@@ -40,6 +45,13 @@ def device_columns(calibration: DeviceCalibration) -> codec.Columns:
         "state": json.dumps({name: dict(reading) for name, reading in calibration.state.items()}),
         "created_at": codec.time_text(calibration.created_at),
     }
+
+
+def table_and_columns(calibration: Calibration) -> tuple[str, codec.Columns]:
+    """The table that keeps it, and its row there without the id."""
+    if isinstance(calibration, DeviceCalibration):
+        return "device_calibrations", device_columns(calibration)
+    return "noise_calibrations", noise_columns(calibration)
 
 
 def noises(db: Database) -> dict[NoiseKey, NoiseCalibration]:

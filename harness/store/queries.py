@@ -71,6 +71,10 @@ TECHNIQUES = "SELECT findings FROM techniques WHERE source_sha256 = :sha256 AND 
 COMPILATIONS = (
     "SELECT report FROM compilations WHERE source_sha256 = :sha256 AND leaderboard = :leaderboard ORDER BY architecture"
 )
+DELETE_COMPILATION = """
+DELETE FROM compilations
+WHERE source_sha256 = :source_sha256 AND leaderboard = :leaderboard AND architecture = :architecture
+"""
 HAS_SOURCE = "SELECT 1 AS found FROM sources WHERE sha256 = :sha256"
 
 _SUMMARY_COLUMNS = """
@@ -86,12 +90,16 @@ _OLDEST_FIRST = " ORDER BY s.created_at, s.id, e.id"
 HISTORY = _HISTORY + "WHERE s.user_name = :user" + _OLDEST_FIRST
 HISTORY_OF_BOARD = _HISTORY + "WHERE s.user_name = :user AND s.leaderboard = :leaderboard" + _OLDEST_FIRST
 
-NOISES = "SELECT * FROM noise_calibrations ORDER BY id"
+# The oldest first, by their own time: an import brings calibrations that are older than their ids.
+NOISES = "SELECT * FROM noise_calibrations ORDER BY created_at, id"
 NOISES_OF_CLASS = """
 SELECT * FROM noise_calibrations
-WHERE device_name = :device_name AND leaderboard = :leaderboard AND grid = :grid AND protocol = :protocol ORDER BY id
+WHERE device_name = :device_name AND leaderboard = :leaderboard AND grid = :grid AND protocol = :protocol
+ORDER BY created_at, id
 """
-DEVICE_CALIBRATION = "SELECT * FROM device_calibrations WHERE device_name = :device ORDER BY id DESC LIMIT 1"
+DEVICE_CALIBRATION = """
+SELECT * FROM device_calibrations WHERE device_name = :device ORDER BY created_at DESC, id DESC LIMIT 1
+"""
 
 # The derived tables: see harness.store.standings.
 _SCORED = """
@@ -200,5 +208,7 @@ PAGE = """
 SELECT s.*, c.text FROM submissions s JOIN sources c ON c.sha256 = s.source_sha256
 WHERE s.id > :after {filters} ORDER BY s.id LIMIT :limit
 """
+CALIBRATIONS_PAGE = "SELECT * FROM {table} WHERE id > :after {filters} ORDER BY id LIMIT :limit"
+ONLY_OF_BOARD = "AND leaderboard = :leaderboard"
 ONLY_BOARD = "AND s.leaderboard = :leaderboard"
 ONLY_USER = "AND s.user_name = :user"

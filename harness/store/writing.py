@@ -22,10 +22,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from harness.calibrating.record import DeviceCalibration
 from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
-from harness.measure.noise import NoiseCalibration
 from harness.measure.scoring import evaluation_score
 from harness.store import calibrations, codec, queries, schema, standings
 from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
@@ -156,13 +154,11 @@ class Store:
             connection.execute(delete(schema.compilations).filter_by(**key))
             connection.execute(insert(schema.compilations).values(**values))
 
-    def keep_calibration(self, calibration: DeviceCalibration | NoiseCalibration) -> int:
-        """Record what was calibrated; its id. It counts from now on, in place of the one before it."""
+    def keep_calibration(self, calibration: calibrations.Calibration) -> int:
+        """Record what was calibrated; its id. It counts from now on, in place of those made before it."""
+        table, columns = calibrations.table_and_columns(calibration)
         with self._transaction() as connection:
-            if isinstance(calibration, DeviceCalibration):
-                columns = calibrations.device_columns(calibration)
-                return _insert(connection, schema.device_calibrations, **columns)
-            return _insert(connection, schema.noise_calibrations, **calibrations.noise_columns(calibration))
+            return _insert(connection, schema.metadata.tables[table], **columns)
 
     def add_note(self, submission_id: int, text: str) -> int:
         """Record a remark on a submission; its id."""

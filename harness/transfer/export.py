@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +16,7 @@ from harness.errors import MachineError
 from harness.store import queries
 from harness.store.database import Database
 from harness.store.reading import Reader
-from harness.transfer import lines, published
+from harness.transfer import calibration_lines, lines, published
 
 _PAGE = 200
 
@@ -29,6 +30,16 @@ class Page:
     cases: Mapping[int, list[Mapping[str, Any]]]
     notes: Mapping[int, list[Mapping[str, Any]]]
     tags: Mapping[int, list[Mapping[str, Any]]]
+    compiled: frozenset[str]
+    """The sources that compile mode has said something of."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """How many of each."""
+
+    submissions: int
+    calibrations: int
 
 
 def pages(db: Database, leaderboard: str | None, user: str | None, *, whole: bool) -> Iterator[Page]:
@@ -51,18 +62,22 @@ def pages(db: Database, leaderboard: str | None, user: str | None, *, whole: boo
             _of(db, "case_results", "evaluation_id", evaluation_ids) if whole else {},
             _of(db, "notes", "submission_id", ids) if whole else {},
             _of(db, "tags", "submission_id", ids, order="tag") if whole else {},
+            _compiled(db, submissions) if whole else frozenset(),
         )
 
 
 def export_lines(
     reader: Reader, path: Path | None, leaderboard: str | None, user: str | None, told: Callable[[int], None]
-) -> int:
-    """Write JSON lines to a file (compressed if its name ends in .gz) or to standard output; how many submissions."""
+) -> Written:
+    """Write JSON lines to a file (compressed if its name ends in .gz) or to standard output."""
     db = reader.database
     store_id = "" if db is None else str(db.value(queries.INFO, {"key": "store_id"}))
-    count = 0
+    count = calibrations = 0
     with _writing(path) as file:
         file.write(lines.first_line(store_id) + "\n")
+        for line in _calibrations(db, leaderboard) if db is not None else ():
+            file.write(line + "\n")
+            calibrations += 1
         for page in pages(db, leaderboard, user, whole=True) if db is not None else ():
             for submission in page.submissions:
                 line = lines.line_of(
@@ -72,11 +87,12 @@ def export_lines(
                     page.cases,
                     page.notes.get(submission["id"], []),
                     [row["tag"] for row in page.tags.get(submission["id"], [])],
+                    _compilations(reader, page, submission["source_sha256"]),
                 )
                 file.write(line + "\n")
             count += len(page.submissions)
             told(count)
-    return count
+    return Written(count, calibrations)
 
 
 def export_parquet(
@@ -97,9 +113,35 @@ def export_parquet(
         return parquet.write_rows(unfinished, rows())
 
 
-def _of(db: Database, table: str, key: str, ids: list[int], order: str = "id") -> dict[int, list[Mapping[str, Any]]]:
+def _calibrations(db: Database, leaderboard: str | None) -> Iterator[str]:
+    """The lines of every calibration; of the noise between runs on one board alone, if that is given."""
+    for kind, table in calibration_lines.TABLES.items():
+        of_board = kind == calibration_lines.NOISE and leaderboard is not None
+        sql = queries.CALIBRATIONS_PAGE.format(table=table, filters=queries.ONLY_OF_BOARD if of_board else "")
+        parameters = {"leaderboard": leaderboard, "limit": _PAGE, "after": 0}
+        while rows := db.rows(sql, parameters):
+            parameters["after"] = rows[-1]["id"]
+            yield from (calibration_lines.line_of(kind, row) for row in rows)
+
+
+def _compiled(db: Database, submissions: list[Mapping[str, Any]]) -> frozenset[str]:
+    shas = {row["source_sha256"] for row in submissions}
+    return frozenset(row[0] for row in db.look_up("compilations", "source_sha256", shas, "source_sha256"))
+
+
+def _compilations(reader: Reader, page: Page, sha256: str) -> list[Mapping[str, Any]]:
+    """What compile mode said of a source: read for each by itself, since a report may be long."""
+    db = reader.database
+    if db is None or sha256 not in page.compiled:
+        return []
+    return sorted(
+        _of(db, "compilations", "source_sha256", [sha256], order="architecture")[sha256], key=itemgetter("leaderboard")
+    )
+
+
+def _of(db: Database, table: str, key: str, ids: list[Any], order: str = "id") -> dict[Any, list[Mapping[str, Any]]]:
     """The rows of a table by the id that they belong to, in order."""
-    found: dict[int, list[Mapping[str, Any]]] = {}
+    found: dict[Any, list[Mapping[str, Any]]] = {}
     if ids:
         names = db.columns(table)
         rows = [dict(zip(names, row, strict=True)) for row in db.look_up(table, key, ids, ", ".join(names))]

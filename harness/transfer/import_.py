@@ -6,15 +6,16 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from harness.errors import RequestError
 from harness.store.bulk import Added, BulkWriter, NewSubmission
+from harness.store.calibrations import Calibration
 from harness.transfer import lines, published
 from harness.transfer.errors import BadRow, RowError
 
 Report = Callable[[BadRow], None]
-T = TypeVar("T")
+Record = NewSubmission | Calibration
 
 BATCH_ROWS = 5000
 BATCH_BYTES = 10 << 20
@@ -30,13 +31,13 @@ def import_parquet(writer: BulkWriter, path: Path, report: Report, told: Callabl
 
 
 def import_lines(writer: BulkWriter, path: Path, report: Report, told: Callable[[int], None]) -> Added:
-    """Add the submissions of a file of JSON lines, compressed if its name ends in .gz."""
-    return _add(writer, _converted(_lines(path), lines.submission_of, report), told)
+    """Add the submissions and calibrations of a file of JSON lines, compressed if its name ends in .gz."""
+    return _add(writer, _converted(_lines(path), lines.record_of, report), told)
 
 
 def _converted(
-    rows: Iterable[tuple[int, Any]], convert: Callable[[Any], NewSubmission], report: Report
-) -> Iterator[tuple[int, NewSubmission]]:
+    rows: Iterable[tuple[int, Any]], convert: Callable[[Any], Record], report: Report
+) -> Iterator[tuple[int, Record]]:
     for number, row in rows:
         try:
             yield number, convert(row)
@@ -44,19 +45,36 @@ def _converted(
             report(BadRow(number, str(error)))
 
 
-def _add(writer: BulkWriter, rows: Iterable[tuple[int, NewSubmission]], told: Callable[[int], None]) -> Added:
-    batch: list[NewSubmission] = []
+def _add(writer: BulkWriter, rows: Iterable[tuple[int, Record]], told: Callable[[int], None]) -> Added:
+    batch: list[Record] = []
     size = 0
-    for number, submission in rows:
-        batch.append(submission)
-        size += len(submission.source_text) + 2000 * sum(len(each.cases) for each in submission.evaluations)
+    for number, record in rows:
+        batch.append(record)
+        size += _size(record)
         if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
-            writer.add(batch)
+            _add_batch(writer, batch)
             told(number)
             batch, size = [], 0
     if batch:
-        writer.add(batch)
+        _add_batch(writer, batch)
     return writer.added
+
+
+def _add_batch(writer: BulkWriter, batch: list[Record]) -> None:
+    submissions = [record for record in batch if isinstance(record, NewSubmission)]
+    calibrations = [record for record in batch if not isinstance(record, NewSubmission)]
+    if submissions:
+        writer.add(submissions)
+    if calibrations:
+        writer.add_calibrations(calibrations)
+
+
+def _size(record: Record) -> int:
+    """About how many bytes of text it has."""
+    if not isinstance(record, NewSubmission):
+        return 2000
+    reports = sum(len(each.report) for each in record.compilations)
+    return len(record.source_text) + reports + 2000 * sum(len(each.cases) for each in record.evaluations)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

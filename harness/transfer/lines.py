@@ -1,7 +1,8 @@
 """JSON lines: everything that the store holds of a submission in one line, so that a line that is bad harms no other.
 
-The first line names the format. Then one object a submission: its source, notes and tags, its evaluations with their
-cases and raw samples. Scores are written for other programs; read back, they are derived anew from the samples.
+The first line names the format. Then one object a line: the calibrations (`calibration_lines`), and the submissions,
+each with its source, what compile mode said of that, notes, tags, and evaluations with their cases and raw samples.
+Scores are written for other programs; read back, they are derived anew from the samples.
 
 Field names are those of the tables. What the tables keep as JSON text is JSON here.
 """
@@ -16,15 +17,21 @@ from harness.evaluation.record import EvaluationOutcome, Protocol, Reason, Reaso
 from harness.measure.scoring import evaluation_score
 from harness.measure.statistics import Figure
 from harness.store import codec
-from harness.store.bulk import NewEvaluation, NewSubmission
+from harness.store.bulk import NewCompilation, NewEvaluation, NewSubmission
+from harness.store.calibrations import Calibration
+from harness.transfer import calibration_lines
 from harness.transfer.errors import RowError, text_of
+from harness.transfer.fields import Fields, document_of, dumps
 from harness.transfer.published import ENDED_ELSEWHERE
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, 2)
+"""The formats that are read. The first has neither kinds of lines, nor compilations and calibrations."""
 KIND = "harness-submissions"
+SUBMISSION = "submission"
 _JSON = frozenset(
     ("gpus", "published", "device_details", "versions", "phases_s", "state", "spec", "wall_ns", "overhead_ns",
-     "events_ns", "notes")
+     "events_ns", "notes", "report")
 )  # fmt: skip
 _NOT_OF_THE_SUBMISSION = ("id", "source_sha256", "text", "origin")
 _NOT_OF_THE_EVALUATION = ("id", "submission_id", "origin", "host", "pid", "process_start")
@@ -33,7 +40,7 @@ _LEFT_BEHIND = "it was running when it was exported"
 
 
 def first_line(store_id: str) -> str:
-    return _dumps({"kind": KIND, "format": FORMAT, "store": store_id})
+    return dumps({"kind": KIND, "format": FORMAT, "store": store_id})
 
 
 def line_of(
@@ -43,14 +50,17 @@ def line_of(
     cases: Mapping[int, Sequence[Mapping[str, Any]]],
     notes: Sequence[Mapping[str, Any]],
     tags: Sequence[str],
+    compilations: Sequence[Mapping[str, Any]],
 ) -> str:
-    """The line of a submission from its rows; `cases` by the evaluation's id."""
+    """The line of a submission from its rows; `cases` by the evaluation's id, `compilations` of its source."""
     document = {
+        "kind": SUBMISSION,
         "origin": _origin(store_id, submission),
         **_fields(submission, _NOT_OF_THE_SUBMISSION),
         "source": submission["text"],
         "notes": [{"created_at": note["created_at"], "text": note["text"]} for note in notes],
         "tags": list(tags),
+        "compilations": [_fields(each, ("source_sha256",)) for each in compilations],
         "evaluations": [
             {
                 "origin": _origin(store_id, evaluation),
@@ -60,7 +70,7 @@ def line_of(
             for evaluation in evaluations
         ],
     }
-    return _dumps(document)
+    return dumps(document)
 
 
 def is_first_line(line: str) -> bool:
@@ -71,21 +81,25 @@ def is_first_line(line: str) -> bool:
         return False
     if not isinstance(document, dict) or document.get("kind") != KIND:
         return False
-    if document.get("format") != FORMAT:
-        raise RowError(f"the file has format {document.get('format')}; this harness reads format {FORMAT}")
+    if document.get("format") not in FORMATS:
+        read = " and ".join(map(str, FORMATS))
+        raise RowError(f"the file has format {document.get('format')}; this harness reads formats {read}")
     return True
 
 
-def submission_of(line: str) -> NewSubmission:
-    """The submission of a line. Raises RowError saying which field is wrong and how."""
+def record_of(line: str) -> NewSubmission | Calibration:
+    """The submission or the calibration of a line. Raises RowError saying which field is wrong and how."""
+    fields = document_of(line)
+    kind = fields.text("kind") if "kind" in fields.document else SUBMISSION
     try:
-        document = json.loads(line)
-    except ValueError as error:
-        where = f": {error.msg} at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
-        raise RowError(f"it is not JSON{where}") from None
+        if kind == SUBMISSION:
+            return _submission(fields)
+        return calibration_lines.calibration_of(kind, fields)
     except RecursionError:
         raise RowError("it is nested too deeply") from None
-    fields = _Fields(document, "the line")
+
+
+def _submission(fields: Fields) -> NewSubmission:
     published = fields.optional("published", dict)
     return NewSubmission(
         origin=fields.text("origin"),
@@ -96,48 +110,26 @@ def submission_of(line: str) -> NewSubmission:
         created_at=fields.time("created_at"),
         gpus=json.dumps([text_of(gpu, "gpus") for gpu in fields.get("gpus", list)]),
         published=None if published is None else json.dumps(published),
-        evaluations=[_evaluation(_Fields(each, "an evaluation")) for each in fields.get("evaluations", list)],
+        evaluations=[_evaluation(Fields(each, "an evaluation")) for each in fields.get("evaluations", list)],
         notes=[
             (note.time("created_at"), note.text("text", empty=True))
-            for note in (_Fields(each, "a note") for each in fields.get("notes", list))
+            for note in (Fields(each, "a note") for each in fields.get("notes", list))
         ],
         tags=[text_of(tag, "tags") for tag in fields.get("tags", list)],
+        compilations=[
+            _compilation(Fields(each, "a compilation")) for each in fields.optional("compilations", list) or ()
+        ],
     )
 
 
-class _Fields:
-    """An object of the file, whose fields are taken out by name and kind."""
-
-    def __init__(self, document: object, what: str) -> None:
-        if not isinstance(document, dict):
-            raise RowError(f"{what} is not an object")
-        self.document = document
-        self._what = what
-
-    def get(self, name: str, *kinds: type) -> Any:
-        if name not in self.document:
-            raise RowError(f"{self._what} has no '{name}'")
-        value = self.document[name]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise RowError(f"'{name}' of {self._what} is {_word(value)}, not {' or '.join(map(_name, kinds))}")
-        return value
-
-    def optional(self, name: str, *kinds: type) -> Any:
-        return None if self.document.get(name) is None else self.get(name, *kinds)
-
-    def text(self, name: str, *, empty: bool = False) -> str:
-        return text_of(self.get(name, str), f"'{name}' of {self._what}", empty=empty)
-
-    def time(self, name: str) -> str:
-        text = self.get(name, str)
-        try:
-            moment = codec.time_of(text)
-            assert moment is not None
-            if moment.tzinfo is None:
-                raise RowError(f"'{name}' of {self._what} has no time zone: {text}")
-            return codec.time_text(moment)
-        except (ValueError, OverflowError):
-            raise RowError(f"'{name}' of {self._what} is no time: {text[:40]!r}") from None
+def _compilation(fields: Fields) -> NewCompilation:
+    # Its parts are read when it is shown: what another version of harness said goes through as it is.
+    return NewCompilation(
+        fields.text("leaderboard", empty=True),
+        fields.text("architecture"),
+        json.dumps(fields.get("report", dict)),
+        fields.time("created_at"),
+    )
 
 
 _EVALUATION: dict[str, tuple[type, ...]] = {
@@ -183,9 +175,9 @@ _OPTIONAL: dict[str, tuple[type, ...]] = {
 }
 
 
-def _evaluation(fields: _Fields) -> NewEvaluation:
+def _evaluation(fields: Fields) -> NewEvaluation:
     row = _row(fields, _EVALUATION)
-    case_rows = [_row(_Fields(each, "a case"), _CASE) for each in fields.get("cases", list)]
+    case_rows = [_row(Fields(each, "a case"), _CASE) for each in fields.get("cases", list)]
     header = _made(codec.header_of, row)
     outcome: EvaluationOutcome = _made(codec.outcome_of, row)
     cases = [_made(codec.case_of, each) for each in case_rows]
@@ -219,7 +211,7 @@ def _evaluation(fields: _Fields) -> NewEvaluation:
     return NewEvaluation(fields.text("origin"), columns, [_made(codec.case_columns, case) for case in cases])
 
 
-def _row(fields: _Fields, needed: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
     """The fields as a row of the tables, each of the right kind."""
     values = {name: fields.get(name, *kinds) for name, kinds in needed.items()}
     values |= {name: fields.optional(name, *kinds) for name, kinds in _OPTIONAL.items()}
@@ -266,15 +258,3 @@ def _fields(row: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
 
 def _origin(store_id: str, row: Mapping[str, Any]) -> str:
     return row["origin"] or f"{store_id}/{row['id']}"
-
-
-def _dumps(document: object) -> str:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace").decode()
-
-
-def _word(value: object) -> str:
-    return "null" if value is None else _name(type(value))
-
-
-def _name(kind: type) -> str:
-    return {dict: "an object", list: "a list", str: "text", bool: "true or false"}.get(kind, "a number")

@@ -34,7 +34,7 @@ from harness.store import Store, open_reader, standings
 from harness.store.database import connect
 from harness.store.location import location
 from harness.transfer.errors import RowError
-from harness.transfer.lines import submission_of
+from harness.transfer.lines import record_of
 
 Run = Callable[..., Result]
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
@@ -152,7 +152,7 @@ def test_round_trip(
 def empty_again() -> None:
     Store.open().close()
     db = connect(location())
-    for table in ("case_results", "evaluations", "notes", "tags", "submissions", "sources"):
+    for table in ("case_results", "evaluations", "notes", "tags", "submissions", "compilations", "sources"):
         db.run(f"DELETE FROM {table}")
     for table in ("rank_classes", "scored_runs", "user_standings"):
         db.run(f"DELETE FROM {table}")
@@ -271,7 +271,7 @@ def test_no_line_brings_the_import_down(data: st.DataObject) -> None:
     )
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(JSON)
     with suppress(RowError):
-        submission_of(json.dumps(line))
+        record_of(json.dumps(line))
 
 
 GOOD = json.dumps(
@@ -345,12 +345,12 @@ def test_files_of_something_else(home: Path, harness: Run) -> None:
     for name, content in {
         "a.jsonl": "{}\n",
         "b.jsonl": "",
-        "c.jsonl": json.dumps({"kind": "harness-submissions", "format": 2}),
+        "c.jsonl": json.dumps({"kind": "harness-submissions", "format": 3}),
     }.items():
         (home / name).write_text(content)
     (home / "d.jsonl.gz").write_text("not compressed")
     assert "first line does not say so" in harness("import", home / "a.jsonl").stderr
-    assert "format 2; this harness reads format 1" in harness("import", home / "c.jsonl").stderr
+    assert "format 3; this harness reads formats 1 and 2" in harness("import", home / "c.jsonl").stderr
     assert [harness("import", home / name).exit_code for name in ("a.jsonl", "c.jsonl", "d.jsonl.gz")] == [2] * 3
     assert "first line" in harness("import", home / "b.jsonl").stderr
 
