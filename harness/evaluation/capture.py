@@ -20,6 +20,7 @@ from harness.evaluation.peek import Peek
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.slots import Placement, Slots
 from harness.evaluation.workers import WorkerFault
+from harness.measure.statistics import median
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,12 @@ class Allowance:
 
 CUDA_ALLOWANCE = Allowance(fixed_ns=7_000, copies=1.3)
 CPU_ALLOWANCE = Allowance(fixed_ns=2_000_000, copies=6.0)
-"""On a CPU the answer's way through two processes and a scheduler is part of it."""
+"""On a CPU the answer's way through two processes and a scheduler is part of it. What single calls are allowed for
+that is wide; `charged_for_lag_ns` bounds what all calls of a case gain by it."""
+
+LAG_FIXED_NS, LAG_COPIES = 250_000, 1.5
+"""By how much the median lag of a case's outputs may honestly exceed the twin's: `LAG_COPIES` times that, and so much
+more. Measured on two cores with up to six processes that want them: docs/trust.md."""
 
 GATE_ALLOWED_NS = 2_000_000
 """How long the gate may take from the reveal to the release: a switch between two processes on the device and a pass
@@ -57,6 +63,23 @@ def copy_ns_per_byte(device: str) -> float:
             torch.cuda.synchronize()
         times.append(time.perf_counter_ns() - started)
     return min(times) / source.numel()
+
+
+def lag_ns(reading: TimedCall) -> int:
+    """How long after its done word a call's output lay in its slot."""
+    return reading.copied_ns - reading.wall_ns
+
+
+def charged_for_lag_ns(lags_ns: Sequence[int], twin_lags_ns: Sequence[int]) -> int:
+    """What every call of a case is charged because its outputs lag more than copies of their size by the twin.
+
+    Medians are compared, since on a busy machine any single lag may hold a scheduler's whole slice. For calls of equal
+    length, told as done however early, the median time to the done word and the median lag add up to that length, so
+    at most the allowance is gained.
+    """
+    if not lags_ns or not twin_lags_ns:
+        return 0
+    return max(0, round(median(lags_ns) - LAG_COPIES * median(twin_lags_ns)) - LAG_FIXED_NS)
 
 
 class Capture:

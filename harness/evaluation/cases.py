@@ -11,12 +11,14 @@ import torch
 
 from harness.boards.board import Board, Spec, Work, format_spec
 from harness.boards.reference import BoardCodeError, Reference
+from harness.evaluation.capture import charged_for_lag_ns, lag_ns
 from harness.evaluation.clocks import TimedCall
 from harness.evaluation.contract import OutputForm
 from harness.evaluation.plan import PlannedCase
 from harness.evaluation.record import CaseKind, CaseResult, Reason, ReasonCode, Samples, Status, StopRule
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session
+from harness.evaluation.twin import Twin
 from harness.evaluation.workers import WorkerFault
 from harness.measure.speed_of_light import Peaks, floor_ns, speed_of_light_ns
 from harness.measure.statistics import case_figure, case_times_ns
@@ -40,8 +42,8 @@ class CaseContext:
     peaks: Peaks | None
     stopping: StoppingRule
     call_timeout_s: float
-    twin: Callable[[], int] | None
-    """Gives the cost of a no-op call of the twin worker, in ns."""
+    twin: Twin | None
+    """What the clock's own cost is measured on; none where no benchmark runs."""
 
 
 def run_case(context: CaseContext, session: Session, planned: PlannedCase) -> CaseResult:
@@ -133,7 +135,9 @@ class Benchmark(CaseRun):
         secret = context.seeds.random("full", planned.index)
         self._fully_checked = set(secret.sample(range(LOOKS[0]), FULL_CHECKS))
         self._wall: list[int] = []
+        self._lags: list[int] = []
         self._overhead: list[int] = []
+        self._twin_lags: list[int] = []
         self._events: list[int] = []
         self._held = 0
 
@@ -163,16 +167,22 @@ class Benchmark(CaseRun):
             output = None
             if call < 0:
                 continue
-            self._keep(reading)
+            self._keep(reading, form)
             times = case_times_ns(self._samples())
             stop = self.context.stopping.decide(times, time.perf_counter() - began)
             if stop is not None:
                 return stop
         raise AssertionError("the stopping rule ends at its largest count")
 
-    def _keep(self, reading: TimedCall) -> None:
+    def _keep(self, reading: TimedCall, form: OutputForm) -> None:
         self._wall.append(reading.wall_ns)
-        self._overhead.append(self.context.twin() if self.context.twin else 0)
+        overhead_ns = 0
+        if self.context.twin is not None:
+            overhead_ns, twin_lag_ns = self.context.twin.costs_ns(form)
+            if not self.session.cuda:
+                self._lags.append(lag_ns(reading))
+                self._twin_lags.append(twin_lag_ns)
+        self._overhead.append(overhead_ns)
         self._events.append(reading.events_ns)
         self._held += reading.held
         self.result = replace(self.result, samples=self._samples())
@@ -195,7 +205,8 @@ class Benchmark(CaseRun):
 
     def _samples(self) -> Samples:
         events = tuple(self._events) if any(self._events) else ()
-        return Samples(tuple(self._wall), tuple(self._overhead), events)
+        charged_ns = charged_for_lag_ns(self._lags, self._twin_lags)
+        return Samples(tuple(wall_ns + charged_ns for wall_ns in self._wall), tuple(self._overhead), events)
 
     def _notes(self, note: str) -> tuple[str, ...]:
         notes = [note] if note else []

@@ -37,8 +37,9 @@ from harness.evaluation.record import (
     Status,
 )
 from harness.evaluation.seeds import Seeds
-from harness.evaluation.session import Session, died_unloaded, open_session
+from harness.evaluation.session import Session, open_session
 from harness.evaluation.state import StateWatch
+from harness.evaluation.twin import Twin
 from harness.evaluation.workers import ForkServer, WorkerFault
 from harness.measure.speed_of_light import peaks_for
 from harness.measure.stopping import StoppingRule
@@ -120,11 +121,11 @@ class Evaluation:
                 stack.enter_context(host)  # its process imports torch while the board is loaded here
                 self._reference = Reference.load(self._plan.board)
                 host.wait_ready()
-            self._twin: Session | None = None
+            self._twin: Twin | None = None
             if self._any(CaseKind.BENCHMARK):
                 with self._phases.spent("start"):
-                    self._twin = open_session(host, "twin", cuda=self._cuda, with_submission=False)
-                stack.callback(lambda: self._twin.close() if self._twin else None)
+                    self._twin = Twin(host, cuda=self._cuda)
+                stack.callback(self._twin.close)
             if COMPILES.search(self._plan.source) and self._any(CaseKind.BENCHMARK):
                 yield Progress("build: every shape once, on throw-away inputs", 0, len(self._cases))
                 with self._phases.spent("build"):
@@ -191,7 +192,7 @@ class Evaluation:
                     else:
                         assert session is not None
                         printed = session.worker.log_bytes()
-                        result = run_case(self._context(host, kind, deadline), session, case)
+                        result = run_case(self._context(kind, deadline), session, case)
                         result = self._in_the_users_words(result, session, printed)
                     self._results.append(result)
                     yield result
@@ -242,7 +243,7 @@ class Evaluation:
         text = f"not reached: the board gives {self._phase_timeout_s(kind):g} s for all {kind} cases together"
         return CaseResult(case.kind, case.index, case.spec, Status.TIMEOUT, Reason(ReasonCode.TIMEOUT, text))
 
-    def _context(self, host: Host, kind: CaseKind, deadline: float) -> CaseContext:
+    def _context(self, kind: CaseKind, deadline: float) -> CaseContext:
         left = max(1.0, deadline - time.monotonic())
         return CaseContext(
             board=self._plan.board,
@@ -251,22 +252,8 @@ class Evaluation:
             peaks=peaks_for(self._device.name),
             stopping=StoppingRule(budget_s=CASE_BUDGET_S[self._device.kind]),
             call_timeout_s=min(self._call_timeout_s(kind), left),
-            twin=None if self._twin is None else lambda: self._noop_ns(host),
+            twin=self._twin,
         )
-
-    def _noop_ns(self, host: Host) -> int:
-        """The twin's reading of a call of nothing. A twin that died is replaced: the submission has no part in that."""
-        assert self._twin is not None
-        try:
-            return self._twin.noop()
-        except WorkerFault:
-            self._twin.close()
-            self._twin = open_session(host, "twin", cuda=self._cuda, with_submission=False)
-        try:
-            self._twin.noop()  # its first is slower
-            return self._twin.noop()
-        except WorkerFault as fault:
-            raise died_unloaded(fault) from None
 
     def _phase_timeout_s(self, kind: CaseKind) -> float:
         board = self._plan.board

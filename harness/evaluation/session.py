@@ -108,6 +108,11 @@ class Session:
         """The clock's own cost: a call of nothing, in ns."""
         return self.clock.timed({"op": "noop"}, lambda: None, list, timeout_s)[0].wall_ns
 
+    def noop_with_output(self, form: OutputForm, timeout_s: float = 30.0) -> TimedCall:
+        """A call of nothing after which an output of this form is taken to its place."""
+        request = {"op": "noop", "collect": self.slots.output_places(form.sizes, form.devices)}
+        return self.clock.timed(request, lambda: None, list, timeout_s)[0]
+
     def _check_inputs(self, placed: Placed) -> None:
         changed = self.slots.changed(placed, lambda path: may_write(self._board.settings, path))
         if changed is not None:

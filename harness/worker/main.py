@@ -8,7 +8,8 @@ Messages, each answered by one frame (`timed` by two: `{"queued": true}` once ev
 `{"op": "call", "data", "placed"}`                             call it once, keep the output, describe it
 `{"op": "collect", "placed"}`                                  copy the kept output into the arenas
 `{"op": "timed", "number", "data", "placed", "collect"}`       one call behind the gate
-`{"op": "noop", "number"}`                                     the same without a submission: the clock's own cost
+`{"op": "noop", "number", "collect"?}`                         the same without a submission: the clock's own cost, with
+                                                               `collect` also that of copying so much
 
 `data` is a manifest (`harness.wire.packing`), `placed` and `collect` are lists of `[arena, offset, nbytes]`, one for
 each storage. A failure is answered by `{"error": {"kind", "message", "traceback"}}`.
@@ -20,7 +21,7 @@ import importlib
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -104,24 +105,35 @@ class Worker:
         device, entry = self._ready()
         described: dict[str, Any] = {}
         data, inputs = self._inputs(request)
-
-        def collect(output: Any) -> None:
-            told = describe_output(output, inputs)
-            copy_out(told, _placements(request["collect"]), self._arenas)
-            described.update(output=told.manifest, devices=told.devices, aliases=told.aliases)
-
+        collect = self._collector(_placements(request["collect"]), inputs, described)
         events_ns = device.timed(request["number"], lambda: entry(data), collect)
         return {"finished": True, "events_ns": events_ns, **described}
 
     def do_noop(self, request: Message, fds: list[int]) -> Message:
         assert self._device is not None
-        events_ns = self._device.timed(request["number"], lambda: None, lambda output: None)
-        return {"finished": True, "events_ns": events_ns}
+        placed = _placements(request.get("collect", ()))
+        blank = [torch.ones(size, dtype=torch.uint8) for _, _, size in placed]
+        described: dict[str, Any] = {}
+        collect = self._collector(placed, [], described) if placed else lambda output: None
+        events_ns = self._device.timed(request["number"], lambda: blank, collect)
+        return {"finished": True, "events_ns": events_ns, **described}
 
     def _ready(self) -> tuple[WorkerDevice, Callable[[Any], Any]]:
         assert self._device is not None
         assert self._entry is not None
         return self._device, self._entry
+
+    def _collector(
+        self, placed: list[Placement], inputs: list[tuple[str, torch.Tensor]], described: dict[str, Any]
+    ) -> Callable[[Any], None]:
+        """What takes an output to its places and says in `described` what it was."""
+
+        def collect(output: Any) -> None:
+            told = describe_output(output, inputs)
+            copy_out(told, placed, self._arenas)
+            described.update(output=told.manifest, devices=told.devices, aliases=told.aliases)
+
+        return collect
 
     def _queued(self) -> None:
         self._channel.send({"queued": True})
@@ -132,7 +144,7 @@ class Worker:
         return data, list(tensor_leaves(data))
 
 
-def _placements(placed: list[list[Any]]) -> list[Placement]:
+def _placements(placed: Iterable[Sequence[Any]]) -> list[Placement]:
     return [(arena, offset, size) for arena, offset, size in placed]
 
 

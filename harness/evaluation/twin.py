@@ -1,0 +1,47 @@
+"""The twin: a worker that never loads a submission, and so tells what the clock itself costs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from harness.evaluation.capture import lag_ns
+from harness.evaluation.contract import OutputForm
+from harness.evaluation.host import Host
+from harness.evaluation.session import Session, died_unloaded, open_session
+from harness.evaluation.workers import WorkerFault
+
+Answer = TypeVar("Answer")
+
+
+class Twin:
+    """One that died is replaced: the submission has no part in that. Raises MachineError when that one dies too."""
+
+    def __init__(self, host: Host, *, cuda: bool) -> None:
+        self._host, self._cuda = host, cuda
+        self._session = open_session(host, "twin", cuda=cuda, with_submission=False)
+
+    def costs_ns(self, form: OutputForm) -> tuple[int, int]:
+        """What a call of nothing costs, and how long after its done word an output of this form lies in its slot.
+
+        The second is not measured on CUDA, where it is 0: see `capture.CUDA_ALLOWANCE`.
+        """
+        if self._cuda:
+            return self._ask(Session.noop), 0
+        reading = self._ask(lambda session: session.noop_with_output(form))
+        return reading.wall_ns, lag_ns(reading)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _ask(self, question: Callable[[Session], Answer]) -> Answer:
+        try:
+            return question(self._session)
+        except WorkerFault:
+            self._session.close()
+            self._session = open_session(self._host, "twin", cuda=self._cuda, with_submission=False)
+        try:
+            question(self._session)  # the first is slower
+            return question(self._session)
+        except WorkerFault as fault:
+            raise died_unloaded(fault) from None

@@ -1,0 +1,36 @@
+"""What a case is charged for outputs that lag."""
+
+from __future__ import annotations
+
+import random
+
+from harness.evaluation.capture import LAG_FIXED_NS, charged_for_lag_ns
+from harness.measure.statistics import median
+
+TWIN = [100_000, 90_000, 5_000_000, 110_000, 100_000]
+"""Median 100 µs, so that 150 µs and the fixed part are due."""
+
+
+def test_the_median_lag_beyond_the_twins_is_charged() -> None:
+    assert LAG_FIXED_NS == 250_000
+    assert charged_for_lag_ns([400_000] * 7, TWIN) == 0
+    assert charged_for_lag_ns([400_001] * 7, TWIN) == 1
+    assert charged_for_lag_ns([3_000_000] * 4 + [0] * 3, TWIN) == 2_600_000
+
+
+def test_single_lags_are_not() -> None:
+    assert charged_for_lag_ns([9_000_000] * 3 + [100_000] * 4, TWIN) == 0
+
+
+def test_nothing_is_charged_where_nothing_was_measured() -> None:
+    assert charged_for_lag_ns([], TWIN) == 0
+    assert charged_for_lag_ns([9_000_000], []) == 0
+
+
+def test_calls_told_as_done_early_gain_the_allowance_at_most() -> None:
+    """Whatever part of each call is hidden in its lag."""
+    choice, call_ns, due_ns = random.Random(5), 10_000_000, 400_000
+    for _ in range(200):
+        lags = [choice.choice((0, choice.randrange(call_ns), call_ns)) for _ in range(choice.choice((7, 15, 31)))]
+        charged = charged_for_lag_ns(lags, TWIN)
+        assert median([call_ns - lag + charged for lag in lags]) >= call_ns - due_ns
