@@ -130,13 +130,35 @@ def format_device(name: str) -> str:
     return " ".join(_NOT_IN_A_DEVICE_NAME.sub("", printable(name)).split())
 
 
+def cells(text: str) -> int:
+    """How many cells of a terminal a line of text takes: two for each wide character."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def shortened(text: str, most: int) -> str:
-    """The text, or its two ends about an ellipsis where it is longer than `most` characters: versions of a file differ
-    at the end, projects at the beginning."""
-    if len(text) <= most:
+    """The text, or its two ends about an ellipsis where it takes more than `most` cells of a terminal: versions of a
+    file differ at the end, projects at the beginning."""
+    if cells(text) <= most:
         return text
     head = (most - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+    tail = most - 1 - head
+    return f"{_first(text, head)}…{_first(text[::-1], tail)[::-1]}"
+
+
+def _first(text: str, most: int) -> str:
+    """As much of the beginning as has room in so many cells."""
+    if text.isascii():
+        return text[:most]
+    end = taken = 0
+    for end, character in enumerate(text):
+        taken += cells(character)
+        if taken > most:
+            return text[:end]
+    return text[: end + 1]
 
 
 def format_indices(indices: Iterable[int]) -> str:

@@ -51,7 +51,7 @@ def history_command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show your submissions, newest first, on one board or on all.
+    """Show your submissions, newest first; for several boards what you did on each, and the latest of all.
 
     `change` is the score against your submission before it, `of best` against the best before it; both only among
     scores of the same board, grid, device and protocol, and each run by itself, where the leaderboard takes the median
@@ -71,6 +71,9 @@ def history_command(
         if tag is not None:
             tags, _ = reader.remarks(step.row.id for step in chosen)
             chosen = [step for step in chosen if tag in tags.get(step.row.id, ())]
+        if board is None and not (as_json or all_techniques) and len({step.row.leaderboard for step in chosen}) > 1:
+            _write_overview(reader, user, chosen, limit)
+            return
         sections = _sections(chosen)
         shown = {key: section if as_json else section[-limit:] for key, section in sections.items()}
         lines, unread = _lines(reader, shown, None if as_json or all_techniques else TECHNIQUES_BUDGET_S)
@@ -98,6 +101,20 @@ def history_command(
     if unread:
         sources = "one source" if unread == 1 else f"{unread} sources"
         write(console, f"\nThe techniques of {sources} were not read; --techniques reads all.", style="dim")
+
+
+def _write_overview(reader: Reader, user: str, chosen: Sequence[Step], limit: int) -> None:
+    from harness.cli.history_overview import board_lines, places_of, write_overview
+
+    boards = board_lines(chosen)
+    latest = chosen[-limit:]
+    tags, notes = reader.remarks(step.row.id for step in latest)
+    lines = [
+        Line(step, None, None, tuple(tags.get(step.row.id, ())), tuple(notes.get(step.row.id, ()))) for step in latest
+    ]
+    places = places_of(reader, user, boards[: limit or None])
+    submissions = len({step.row.id for step in chosen})
+    write_overview(stdout_console(), user, boards, lines, limit, places, submissions)
 
 
 Key = tuple[str, RankClass | None]

@@ -49,6 +49,12 @@ class Line:
     notes: tuple[Note, ...]
 
 
+def write_lines(console: Console, lines: Sequence[Line]) -> None:
+    """Rows of several boards in one table, newest first, and the remarks on them."""
+    print_table(console, _table(lines, console.width, with_board=True))
+    _write_changes(console, lines)
+
+
 def write_section(console: Console, lines: Sequence[Line], section: Sequence[Step]) -> None:
     """The table of the shown rows, newest first; the trend over the whole section; what changed in each."""
     print_table(console, _table(lines, console.width))
@@ -58,15 +64,19 @@ def write_section(console: Console, lines: Sequence[Line], section: Sequence[Ste
     _write_changes(console, lines)
 
 
-def _table(lines: Sequence[Line], width: int) -> Table:
+def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Table:
+    """With a board there is no rank: that of each board is told elsewhere."""
     from rich.text import Text
 
     wide = width >= WIDE
-    with_rank = any(line.step.row.rank_then is not None for line in lines)
+    with_rank = not with_board and any(line.step.row.rank_then is not None for line in lines)
+    names = name_length(width) * 5 // 6 if with_board else name_length(width)
     table = plain_table()
     table.add_column("id", justify="right", no_wrap=True)
     if width >= NARROW:
         table.add_column("when", no_wrap=True)
+    if with_board:
+        table.add_column("board", no_wrap=True)
     table.add_column("file", no_wrap=True)
     if wide:
         table.add_column("mode", no_wrap=True)
@@ -82,7 +92,8 @@ def _table(lines: Sequence[Line], width: int) -> Table:
         cells: list[str | Text] = [
             str(row.id),
             *([format_moment(row.created_at)] if width >= NARROW else []),
-            Text(shortened(printable(row.file_name), name_length(width))),
+            *([Text(shortened(printable(row.leaderboard), names))] if with_board else []),
+            Text(shortened(printable(row.file_name), names)),
         ]
         if wide:
             cells.append(row.mode.value if row.mode else "")

@@ -183,6 +183,13 @@ STANDING_OF_USER = """
 SELECT score_ns, last_evaluation_id FROM user_standings WHERE class_id = :class_id AND user_name = :user
 """
 BEST_OF_USER = "SELECT submission_id, score_ns FROM user_standings WHERE class_id = :class_id AND user_name = :user"
+# How many are faster by more than δ (`factor` is 1 + δ), and how many there are; the first condition is the index's.
+PLACE = """
+SELECT (SELECT count(*) FROM user_standings o
+        WHERE o.class_id = u.class_id AND o.score_ns < u.score_ns AND o.score_ns * :factor < u.score_ns),
+       (SELECT count(*) FROM user_standings o WHERE o.class_id = u.class_id)
+FROM user_standings u WHERE u.class_id = :class_id AND u.user_name = :user
+"""
 SET_RANK_THEN = "UPDATE evaluations SET rank_then = :rank WHERE id = :id"
 DERIVED_CONTENTS = (
     """

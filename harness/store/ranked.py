@@ -38,6 +38,14 @@ class BoardClass:
         return self.unranked is None or (self.unranked is ReasonCode.NOT_ISOLATED and unisolated_allowed())
 
 
+@dataclass(frozen=True)
+class Place:
+    """The number of the rank that a user holds among so many."""
+
+    number: int
+    users: int
+
+
 def classes(db: Database, leaderboard: str, known: Mapping[NoiseKey, NoiseCalibration]) -> list[BoardClass]:
     """The classes of a board that have scores, with the noise that is `known` of them, the one used last first."""
     return [
@@ -129,6 +137,18 @@ def best_of_user(db: Database, of: BoardClass, user: str) -> tuple[int, float] |
         return None
     latest, figure, _ = standings.best(runs)
     return latest[2], figure.value_ns
+
+
+def place_of(db: Database, of: BoardClass, user: str) -> Place | None:
+    """Where a user stands in a class, without reading where everybody else does."""
+    if of.stale:
+        scores = best_scores(db, of)
+        own = scores.get(user)
+        if own is None:
+            return None
+        return Place(rank_in(own, sorted(scores.values()), of.rank_class.delta).number, len(scores))
+    found = db.tuples(queries.PLACE, {"class_id": of.id, "user": user, "factor": 1 + of.rank_class.delta})
+    return Place(1 + found[0][0], found[0][1]) if found else None
 
 
 def _by_user(db: Database, query: str, of: BoardClass, **parameters: str) -> Iterator[tuple[str, list[Any]]]:

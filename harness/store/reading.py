@@ -19,7 +19,7 @@ from harness.store import calibrations, codec, queries, ranked, standings
 from harness.store.database import Database, connect
 from harness.store.location import Location, explain, location
 from harness.store.process import ProcessIdentity, is_gone
-from harness.store.ranked import BoardClass
+from harness.store.ranked import BoardClass, Place
 from harness.store.rows import EvaluationRow, HistoryRow, Note, Standing, SubmissionRow
 
 INTERRUPTED_MESSAGE = "the process that ran it ended before it did"
@@ -173,6 +173,11 @@ class Reader:
             if of.rank_class == rank_class
             for user, score_ns in ranked.best_scores(self._database(), of).items()
         }
+
+    def place_of(self, rank_class: RankClass, user: str) -> Place | None:
+        """Where a user stands in a class; None for one that does not rank, and for a user who has no score there."""
+        of = next((of for of in self._ranking(rank_class.leaderboard) if of.rank_class == rank_class), None)
+        return None if of is None else ranked.place_of(self._database(), of, user)
 
     def ranks_before(self, of: BoardClass, moment: datetime) -> dict[str, Rank]:
         """The rank that each user of a class had at a moment, by what had ended before it."""

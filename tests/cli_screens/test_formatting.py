@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.formatting import (
+    cells,
     ending,
     format_case,
     format_change,
@@ -111,6 +112,14 @@ def test_shortened_keeps_both_ends() -> None:
     assert shortened("attention_v12.py", 16) == "attention_v12.py"
     assert shortened("attention_v12.py", 12) == "atten…v12.py"
     assert len(shortened("a" * 100, 14)) == 14
+
+
+def test_wide_characters_take_two_cells() -> None:
+    assert cells("矩阵.py") == 7
+    assert shortened("矩阵.py", 7) == "矩阵.py"
+    # Two cells for the beginning, three for the end.
+    assert shortened("矩阵乘法.py", 6) == "矩….py"
+    assert [cells(shortened("矩阵乘法核函数第十二版", most)) for most in (4, 5, 9)] == [3, 5, 9]
 
 
 def test_indices() -> None:

@@ -1,0 +1,153 @@
+"""The history of a user on many boards: a row a board, and the latest submissions of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.boards.board import GridName
+from harness.cli.formatting import cells, format_device, format_moment, format_time, printable, shortened, sparkline
+from harness.cli.history_screen import NARROW, WIDE, Line, legend, write_lines
+from harness.cli.report import plain_table, print_table, write
+from harness.evaluation.record import Protocol
+from harness.history.progress import Step
+from harness.measure.ranking import RankClass
+from harness.store import HistoryRow, Reader
+from harness.store.ranked import Place
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+BOARD_LENGTHS, TREND_POINTS = (30, 16), (24, 10)
+"""From `WIDE` columns on, and below."""
+SHORTEST_DEVICE, LONGEST_DEVICE = 10, 40
+
+
+@dataclass(frozen=True)
+class BoardLine:
+    """What a user did on a board, as far as the scores are comparable. `best` is the run of the best score, `ranked`
+    the class of the newest score that took part in a ranking."""
+
+    leaderboard: str
+    submissions: int
+    newest: HistoryRow
+    of: RankClass | None
+    best: HistoryRow | None
+    ranked: RankClass | None
+    scores_ns: Sequence[float]
+
+
+def board_lines(progress: Sequence[Step]) -> list[BoardLine]:
+    """A line for each board, grid, device and protocol, the one used last first; the steps come oldest first.
+
+    A submission whose evaluation never began stands among those of its board's newest one.
+    """
+    newest: dict[str, RankClass | None] = {}
+    for step in progress:
+        newest[step.row.leaderboard] = step.row.rank_class or newest.get(step.row.leaderboard)
+    groups: dict[object, list[HistoryRow]] = {}
+    for step in reversed(progress):
+        of = step.row.rank_class or newest[step.row.leaderboard]
+        groups.setdefault((step.row.leaderboard, of and _comparable(of)), []).append(step.row)
+    return [_board_line(rows, newest[rows[0].leaderboard]) for rows in groups.values()]
+
+
+def write_overview(
+    console: Console, user: str, boards: Sequence[BoardLine], latest: Sequence[Line], limit: int,
+    places: Mapping[RankClass, Place], submissions: int,
+) -> None:  # fmt: skip
+    """Both tables. `boards` are all lines, the newest first; `latest` those shown, the newest last; `places` of the
+    ranked classes that are shown; `submissions` how many there are."""
+    boards_in_all, total_lines = len({line.leaderboard for line in boards}), len(boards)
+    boards = boards[: limit or None]
+    write(console, f"{printable(user)} · {submissions} submissions on {boards_in_all} boards", style="bold")
+    print_table(console, _table(boards, places, console.width))
+    if total_lines > len(boards):
+        write(console, f"… {total_lines - len(boards)} more; --limit 0 shows them", style="dim")
+    write(console, "\nlatest", style="bold")
+    write_lines(console, latest)
+    shown = len({line.step.row.id for line in latest})
+    if submissions > shown:
+        write(console, f"… {submissions - shown} older; --limit 0 shows them", style="dim")
+    console.print()
+    if meaning := legend(latest):
+        write(console, meaning, style="dim")
+    write(console, f"`harness history {_to_type(boards[0].leaderboard)}` tells what changed in each", style="dim")
+
+
+def _to_type(leaderboard: str) -> str:
+    from shlex import quote
+
+    return quote(printable(leaderboard))
+
+
+def _board_line(newest_first: Sequence[HistoryRow], of: RankClass | None) -> BoardLine:
+    scored = [row for row in newest_first if row.comparable is not None and row.score is not None]
+    return BoardLine(
+        leaderboard=newest_first[0].leaderboard,
+        submissions=len({row.id for row in newest_first}),
+        newest=newest_first[0],
+        of=next((row.rank_class for row in newest_first if row.rank_class is not None), of),
+        best=min(scored, key=lambda row: row.score.value_ns if row.score is not None else 0.0, default=None),
+        ranked=next((row.rank_class for row in scored if row.rank_then is not None), None),
+        scores_ns=[row.score.value_ns for row in reversed(scored) if row.score is not None],
+    )
+
+
+def _comparable(of: RankClass) -> tuple[object, ...]:
+    return of.grid, of.device_kind, of.device, of.protocol
+
+
+def _table(boards: Sequence[BoardLine], places: Mapping[RankClass, Place], width: int) -> Table:
+    from rich.text import Text
+
+    narrow = int(width < WIDE)
+    rows = [_cells(line, places, narrow, with_time=width >= NARROW) for line in boards]
+    names = ["board", "subs", *(["last"] if width >= NARROW else []), "best", "rank", "trend"]
+    table = plain_table()
+    for name in (names[0], "device", *names[1:]):
+        table.add_column(name, justify="right" if name in ("subs", "best", "rank") else "left", no_wrap=True)
+    # The device's name has what room the other columns leave; two blanks part each from the next.
+    others = sum(max(map(cells, column)) + 2 for column in zip(names, *rows, strict=True))
+    room = max(SHORTEST_DEVICE, min(LONGEST_DEVICE, width - others))
+    for line, (board, *others_of) in zip(boards, rows, strict=True):
+        table.add_row(Text(board), Text(_device(line.of, room)), *others_of)
+    return table
+
+
+def _cells(line: BoardLine, places: Mapping[RankClass, Place], narrow: int, *, with_time: bool) -> list[str]:
+    """Those of a row but for the device's."""
+    place = None if line.ranked is None else places.get(line.ranked)
+    published = line.of is not None and line.of.protocol is Protocol.HOSTED
+    return [
+        shortened(printable(line.leaderboard), BOARD_LENGTHS[narrow]),
+        str(line.submissions),
+        *([format_moment(line.newest.created_at)] if with_time else []),
+        "" if line.best is None else format_time(line.best.score, published=published),
+        "" if place is None else f"{place.number} of {place.users}",
+        sparkline(line.scores_ns[-TREND_POINTS[narrow] :]) if len(line.scores_ns) > 1 else "",
+    ]
+
+
+def _device(of: RankClass | None, length: int) -> str:
+    """The device, and what is out of the ordinary: another grid than the device's own, another protocol."""
+    if of is None:
+        return "not evaluated"
+    words = []
+    if (of.grid is GridName.CPU) != (of.device_kind == "cpu"):
+        words.append(f"{of.grid.value} grid")
+    if of.protocol is Protocol.HOSTED:
+        words = ["imported"]
+    elif of.protocol is not Protocol.SEALED:
+        words.append(of.protocol.value)
+    tail = "".join(f" · {word}" for word in words)
+    return shortened(format_device(of.device), max(6, length - len(tail))) + tail
+
+
+def places_of(reader: Reader, user: str, boards: Sequence[BoardLine]) -> dict[RankClass, Place]:
+    """Where the user stands now in the rankings of these lines."""
+    classes = dict.fromkeys(line.ranked for line in boards if line.ranked is not None)
+    found = {of: reader.place_of(of, user) for of in classes}
+    return {of: place for of, place in found.items() if place is not None}
