@@ -50,7 +50,7 @@ def kernels_of(cubin: bytes) -> tuple[CubinKernel, ...]:
     """The kernels of a cubin, in the order of their code. Raises CubinError for anything else."""
     try:
         return _kernels_of(cubin)
-    except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise CubinError(f"not a cubin: {error}") from error
 
 

@@ -75,6 +75,7 @@ def test_derived_tables_agree(home: Path, raw: Callable[[], Database], steps: li
         agrees(reader)
     with db.transaction():
         assert standings.differences(db) == []
+    db.close()  # a server has a hundred connections, and a test may have more examples
 
 
 def start_afresh(raw: Callable[[], Database]) -> Database:
