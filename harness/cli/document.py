@@ -80,6 +80,7 @@ def _case_part(case: CaseResult) -> dict[str, Any]:
         "status": case.status.value,
         "message": case.reason.message if case.reason else "",
         "traceback": case.traceback,
+        "notes": list(case.notes),
         "median_us": figure_us(figure),
         "ci_us": interval_us(figure),
         "samples": len(case.samples.wall_ns) if case.samples else 0,

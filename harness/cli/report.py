@@ -20,6 +20,7 @@ from harness.cli.formatting import (
 )
 from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, ReasonCode, Status
 from harness.evaluation.state import describe, warnings
+from harness.measure.events import events_note
 from harness.measure.ranking import Rank
 from harness.measure.statistics import FEWEST_FOR_INTERVAL, Figure, case_figure
 from harness.store.rows import EvaluationRow, SubmissionRow
@@ -52,6 +53,8 @@ def render_evaluation(
     console.print()
     _write_verdict(console, evaluation)
     _write_cases(console, evaluation)
+    if not with_notes:  # where they are told with the others
+        _write_disagreements(console, evaluation.cases)
     _write_failures(console, evaluation)
     console.print()
     if with_notes:
@@ -290,6 +293,12 @@ def _which(cases: Sequence[CaseResult]) -> str:
     return ", ".join(
         f"{kind.value} {format_indices(case.index for case in cases if case.kind is kind)}" for kind in kinds
     )
+
+
+def _write_disagreements(console: Console, cases: Iterable[CaseResult]) -> None:
+    for case in cases:
+        if case.kind is CaseKind.BENCHMARK and (note := events_note(case.samples)):
+            write(console, f"{case.kind.value} {case.index}: {note}", style="dim")
 
 
 def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:

@@ -20,6 +20,7 @@ from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session
 from harness.evaluation.twin import Twin
 from harness.evaluation.workers import WorkerFault
+from harness.measure.events import events_note
 from harness.measure.speed_of_light import Peaks, floor_ns, speed_of_light_ns
 from harness.measure.statistics import case_figure, case_times_ns
 from harness.measure.stopping import LOOKS, StoppingRule
@@ -216,6 +217,8 @@ class Benchmark(CaseRun):
             notes.append("the calls took no longer than a call of nothing: there is no figure")
         if self._held:
             notes.append(f"{self._held} of {len(self._wall)} calls synchronised inside; their host time counts")
+        if disagreement := events_note(self.result.samples):
+            notes.append(disagreement)
         return tuple(notes)
 
 

@@ -44,6 +44,7 @@ CASE_KEYS = [
     "status",
     "message",
     "traceback",
+    "notes",
     "median_us",
     "ci_us",
     "samples",
@@ -237,3 +238,13 @@ def test_the_line_of_what_may_be_compared_fits(width: int) -> None:
 
 def test_no_isolation_is_told_in_capitals() -> None:
     assert "sealed-1 · NOT ISOLATED" in screen(row(isolation=IsolationLevel.NONE))
+
+
+def test_events_that_disagree_are_told_on_the_result_screen() -> None:
+    def measured(events_ns: int) -> CaseResult:
+        samples = Samples((58_000,) * 7, (8_000,) * 7, (events_ns,) * 7)
+        return CaseResult(CaseKind.BENCHMARK, 0, {"n": 4}, Status.PASSED, samples=samples)
+
+    said = " ".join(screen(row(measured(40_000))).split())
+    assert "benchmark 0: device events read 40.000 µs, the supervisor's clock 50.000 µs" in said
+    assert "device events" not in screen(row(measured(51_000)))
