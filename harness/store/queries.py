@@ -159,6 +159,18 @@ SELECT {_RUN} FROM scored_runs WHERE class_id = :class_id AND user_name = :user 
 RUNS_OF_CLASS = f"""
 SELECT user_name, {_RUN} FROM scored_runs WHERE class_id = :class_id ORDER BY user_name, source_sha256, evaluation_id
 """
+# The runs of the sources with the fastest single runs; before them how many sources there are, and this one's fastest.
+_OF_RUNS = ", ".join(f"r.{name}" for name in ("user_name", *_RUN.split(", ")))
+RUNS_OF_FASTEST = f"""
+WITH fastest AS (
+    SELECT user_name, source_sha256, min(score_ns) AS least, count(*) OVER () AS sources
+    FROM scored_runs WHERE class_id = :class_id GROUP BY user_name, source_sha256 ORDER BY least LIMIT :limit
+)
+SELECT f.sources, f.least, {_OF_RUNS}
+FROM fastest f JOIN scored_runs r
+  ON r.class_id = :class_id AND r.user_name = f.user_name AND r.source_sha256 = f.source_sha256
+ORDER BY r.user_name, r.source_sha256, r.evaluation_id
+"""
 RUNS_BEFORE = f"""
 SELECT user_name, {_RUN} FROM scored_runs WHERE class_id = :class_id AND finished_at < :moment
 ORDER BY user_name, source_sha256, evaluation_id

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from heapq import nsmallest
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -71,17 +70,26 @@ def best_of_users(db: Database, of: BoardClass, limit: int | None = None) -> tup
 
 def all_sources(db: Database, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
     """Every source of every user, fastest first, at most `limit`; and how many there are."""
-    count = 0
+    if limit is None:
+        sources = list(_sources(_by_user(db, queries.RUNS_OF_CLASS, of)))
+        return _entries(db, of, sources, limit), len(sources)
+    asked = 2 * max(1, limit)
+    while True:
+        rows = db.tuples(queries.RUNS_OF_FASTEST, {"class_id": of.id, "limit": asked})
+        found = list(_sources((user, [row[3:] for row in runs]) for user, runs in groupby(rows, key=itemgetter(2))))
+        total = rows[0][0] if rows else 0
+        shown = sorted(found, key=_speed)[:limit]
+        # A source is no faster than its fastest run, and those that were not read have none below the last one's.
+        if len(found) == total or not shown or shown[-1][2].value_ns < max(row[1] for row in rows):
+            return _entries(db, of, shown, limit), total
+        asked *= 4
 
-    def sources() -> Iterator[Any]:
-        nonlocal count
-        for user, runs in _by_user(db, queries.RUNS_OF_CLASS, of):
-            for source in standings.pooled_sources(runs):
-                count += 1
-                yield (user, *source)
 
-    fastest = sources() if limit is None else nsmallest(limit, sources(), key=_speed)
-    return _entries(db, of, fastest, limit), count
+def _sources(users: Iterable[tuple[str, list[Any]]]) -> Iterator[Any]:
+    """Each source of each user: user, latest run, figure, number of runs."""
+    for user, runs in users:
+        for source in standings.pooled_sources(runs):
+            yield (user, *source)
 
 
 def best_scores(db: Database, of: BoardClass) -> dict[str, float]:

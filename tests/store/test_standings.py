@@ -53,6 +53,8 @@ def agrees(reader: Reader) -> None:
         assert reader.best_of_users(of, 1) == (best[:1], len(best))
         sources = fastest_first(pool_by_source(of_class))
         assert reader.all_sources(of) == (sources, len(sources))
+        for limit in range(len(sources) + 2):
+            assert reader.all_sources(of, limit) == (sources[:limit], len(sources))
         assert reader.best_scores(of.rank_class) == {entry.user: entry.score.value_ns for entry in best}
         for entry in of_class:
             row = reader.evaluation(entry.evaluation_id)
@@ -76,6 +78,20 @@ def test_derived_tables_agree(home: Path, raw: Callable[[], Database], steps: li
     with db.transaction():
         assert standings.differences(db) == []
     db.close()  # a server has a hundred connections, and a test may have more examples
+
+
+def test_the_fastest_sources_are_found_below_lucky_runs(home: Path) -> None:
+    """Sources whose fastest run is faster than any other's, and whose median is not."""
+    for number in range(6):
+        for time_ns in (100 + number, 9000 + number, 9000 + number):
+            add("ada", time_ns, source=f"lucky {number}")
+    for number in range(4):
+        add("bob", 500 + number, source=f"steady {number}")
+    with open_reader() as reader:
+        agrees(reader)
+        (of,) = reader.board_classes("board")
+        (first, second), total = reader.all_sources(of, 2)
+    assert (first.user, first.score.value_ns, second.score.value_ns, total) == ("bob", 500, 501, 10)
 
 
 def start_afresh(raw: Callable[[], Database]) -> Database:
