@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from harness.boards.reference import BoardCodeError, Reference
 from harness.evaluation.capture import charged_for_lag_ns, lag_ns
 from harness.evaluation.clocks import TimedCall
 from harness.evaluation.contract import OutputForm
+from harness.evaluation.expected import Expected
 from harness.evaluation.plan import PlannedCase
 from harness.evaluation.record import CaseKind, CaseResult, Reason, ReasonCode, Samples, Status, StopRule
 from harness.evaluation.seeds import Seeds
@@ -27,7 +30,8 @@ from harness.measure.stopping import LOOKS, StoppingRule
 from harness.wire.packing import PackingError, pack
 
 FULL_CHECKS = 2
-"""How many timed outputs, chosen in secret among the first 7, get the full check where a spot check does the rest."""
+"""How many timed outputs, chosen in secret among the first 7, get the full check where a spot check does the rest; one
+more does between every two later looks, since a worker can count its calls."""
 TIMED_WARMUPS = 2
 TIMED_CALL_SLOWDOWN = 50.0
 TIMED_CALL_LEAST_S = 10.0
@@ -39,6 +43,7 @@ class CaseContext:
 
     board: Board
     reference: Reference
+    expected: Expected
     seeds: Seeds
     peaks: Peaks | None
     stopping: StoppingRule
@@ -80,6 +85,12 @@ class CaseRun:
     def run(self) -> None:
         raise NotImplementedError
 
+    def first_call(self, data: Any) -> tuple[OutputForm, Any]:
+        """The untimed call: its output's form, and the output."""
+        context = self.context
+        packed = pack_input(data, context.board)
+        return self.session.call(packed, self.choice, context.call_timeout_s, lambda: context.expected.answer(data))
+
 
 def own_out_of_memory(error: BaseException, spec: Spec) -> Reason:
     first = str(error).splitlines()[0] if str(error) else "out of memory"
@@ -112,8 +123,9 @@ class Test(CaseRun):
     def run(self) -> None:
         context = self.context
         data = context.reference.generate(self.planned.spec)
-        _, output = self.session.call(pack_input(data, context.board), self.choice, context.call_timeout_s)
+        _, output = self.first_call(data)
         message = judge(lambda: context.reference.check(data, output))
+        context.expected.check_form(data, output)
         self.result = replace(self.result, notes=(message,) if message else ())
 
 
@@ -133,8 +145,7 @@ class Benchmark(CaseRun):
 
     def __init__(self, context: CaseContext, session: Session, planned: PlannedCase) -> None:
         super().__init__(context, session, planned)
-        secret = context.seeds.random("full", planned.index)
-        self._fully_checked = set(secret.sample(range(LOOKS[0]), FULL_CHECKS))
+        self._fully_checked = fully_checked(context.seeds.random("full", planned.index))
         self._wall: list[int] = []
         self._lags: list[int] = []
         self._overhead: list[int] = []
@@ -147,9 +158,10 @@ class Benchmark(CaseRun):
         data = context.reference.generate(self.planned.spec, self._seed("first"))
         self.result = with_bounds(self.result, context, data)
         started = time.perf_counter()
-        form, output = self.session.call(pack_input(data, context.board), self.choice, context.call_timeout_s)
+        form, output = self.first_call(data)
         first_call_s = time.perf_counter() - started
         note = self._check_fully(data, output)
+        context.expected.check_form(data, output)
         output = None  # its memory is needed for the next
         timeout_s = min(context.call_timeout_s, max(TIMED_CALL_LEAST_S, TIMED_CALL_SLOWDOWN * first_call_s))
         stop = self._sample(data, form, timeout_s)
@@ -212,7 +224,8 @@ class Benchmark(CaseRun):
     def _notes(self, note: str) -> tuple[str, ...]:
         notes = [note] if note else []
         if self.context.reference.has_spot_check:
-            notes.append(f"every timed output spot-checked, {FULL_CHECKS} of them in full")
+            done = [call for call in self._fully_checked if call < len(self._wall)]
+            notes.append(f"every timed output spot-checked, {len(done)} of them in full")
         if case_figure(self.result.samples) is None:
             notes.append("the calls took no longer than a call of nothing: there is no figure")
         if self._held:
@@ -220,6 +233,12 @@ class Benchmark(CaseRun):
         if disagreement := events_note(self.result.samples):
             notes.append(disagreement)
         return tuple(notes)
+
+
+def fully_checked(secret: random.Random) -> set[int]:
+    """The timed calls whose outputs get the full check where a spot check does the rest."""
+    later = (secret.randrange(start, end) for start, end in pairwise(LOOKS))
+    return {*secret.sample(range(LOOKS[0]), FULL_CHECKS), *later}
 
 
 def with_bounds(base: CaseResult, context: CaseContext, data: Any) -> CaseResult:

@@ -1,11 +1,13 @@
-"""What a case is charged for outputs that lag."""
+"""What a case is charged for outputs that lag, and which outputs are checked in full."""
 
 from __future__ import annotations
 
 import random
 
 from harness.evaluation.capture import LAG_FIXED_NS, charged_for_lag_ns
+from harness.evaluation.cases import fully_checked
 from harness.measure.statistics import median
+from harness.measure.stopping import LOOKS
 
 TWIN = [100_000, 90_000, 5_000_000, 110_000, 100_000]
 """Median 100 µs, so that 150 µs and the fixed part are due."""
@@ -34,3 +36,13 @@ def test_calls_told_as_done_early_gain_the_allowance_at_most() -> None:
         lags = [choice.choice((0, choice.randrange(call_ns), call_ns)) for _ in range(choice.choice((7, 15, 31)))]
         charged = charged_for_lag_ns(lags, TWIN)
         assert median([call_ns - lag + charged for lag in lags]) >= call_ns - due_ns
+
+
+def test_full_checks_go_on_after_the_first_look() -> None:
+    """Two among calls 0 to 6, then one in 7 to 14, in 15 to 30, in 31 to 62 and in 63 to 126, at places that change."""
+    assert LOOKS == (7, 15, 31, 63, 127)
+    chosen = [sorted(fully_checked(random.Random(seed))) for seed in range(50)]
+    for calls in chosen:
+        assert [sum(start <= call < end for call in calls) for start, end in ((0, 7), (7, 15), (15, 31))] == [2, 1, 1]
+        assert [sum(start <= call < end for call in calls) for start, end in ((31, 63), (63, 127))] == [1, 1]
+    assert len({tuple(calls) for calls in chosen}) > 40
