@@ -39,6 +39,15 @@ def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> 
     return tree
 
 
+def holds_classes(tree: Any) -> bool:
+    """Whether there is a named tuple or a dataclass in it."""
+    if isinstance(tree, dict):
+        return any(map(holds_classes, tree.values()))
+    if isinstance(tree, tuple | list):
+        return hasattr(tree, "_fields") or any(map(holds_classes, tree))
+    return dataclasses.is_dataclass(tree)
+
+
 def bits(tensor: torch.Tensor) -> torch.Tensor:
     """The same elements seen as integers: every dtype has copies and comparisons for those, and NaN equals NaN."""
     if tensor.dtype.is_complex:

@@ -42,6 +42,7 @@ class Code(StrEnum):
     MACHINE = "machine"
     NOT_PLAIN_DATA = "not_plain_data"
     NO_RIGHT_ANSWER = "no_right_answer"
+    OUTPUT_CLASS = "output_class"
     REFERENCE_FAILS = "reference_fails"
     WRONG_ANSWER_PASSES = "wrong_answer_passes"
     WRONG_FORM_PASSES = "wrong_form_passes"

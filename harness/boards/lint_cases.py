@@ -12,6 +12,7 @@ from harness.boards import answers
 from harness.boards.answers import Answer
 from harness.boards.board import Spec, format_spec
 from harness.boards.find import baseline_file
+from harness.boards.forms import differs, in_other_forms
 from harness.boards.lint import CaseReport, Code, Findings, Severity, Tell, check_work
 from harness.boards.lint_inputs import check_inputs
 from harness.boards.reference import BoardCodeError, Reference
@@ -94,6 +95,12 @@ class _CaseLint:
         given = answers.clone(data)
         right = answers.clone(self.kernel(given, self.spec))
         self.check_unchanged(data, given, "the reference", severity=Severity.WARNING)
+        if not self.reference.has_ref_kernel and answers.holds_classes(right):
+            self.add(
+                Code.OUTPUT_CLASS,
+                "the answer is of named tuples or dataclasses, and without a ref_kernel their classes are not known",
+                hint="Define ref_kernel(data) in reference.py: a submission's answer gets the classes of its answer.",
+            )
         passed, message = self.asked(data, right)
         if not passed:
             self.add(
@@ -185,13 +192,16 @@ class _CaseLint:
             ("another dtype", answers.map_tensors(cast, right)),
             ("another shape", answers.map_tensors(lambda tensor: answers.clone(tensor).unsqueeze(0), right)),
         ]
-        for what, output in forms:
+        others_too = [
+            (what, output) for aspect, what, output in in_other_forms(right) if differs(aspect, output, right)
+        ]
+        for what, output in (*forms, *others_too):
             if answers.form_differences(output, right) and self.passes(data, Answer(what, output)):
                 self.add(
                     Code.WRONG_FORM_PASSES,
                     f"the right values in {what} pass",
                     severity=Severity.WARNING,
-                    hint="Compare dtype and shape exactly before any value.",
+                    hint="Compare items, dtype, shape and device before any value; a run refuses what is not compared.",
                 )
 
     def check_precision(self, data: Any, right: Any) -> str:

@@ -42,9 +42,11 @@ class Contestant:
         self._session = Session(self._host, self._phase, cuda=self._cuda)
         self._guard(lambda session: session.import_submission(self._timeout_s))
 
-    def first_call(self, packed: Packed) -> Any:
+    def first_call(self, packed: Packed, boards_answer: Callable[[], Any]) -> Any:
         """The untimed call in which a shape is compiled and tuned; its output. Raises Failed."""
-        self._form, output = self._guard(lambda session: session.call(packed, self._choice, self._timeout_s))
+        self._form, output = self._guard(
+            lambda session: session.call(packed, self._choice, self._timeout_s, boards_answer)
+        )
         return output
 
     def timed(self, packed: Packed) -> tuple[TimedCall, Any]:

@@ -24,6 +24,7 @@ from harness.errors import MachineError
 from harness.evaluation import machine
 from harness.evaluation.cases import own_out_of_memory, pack_input
 from harness.evaluation.evaluate import check_runs_here
+from harness.evaluation.expected import Expected
 from harness.evaluation.host import Host, server_environment
 from harness.evaluation.plan import USES_TRITON, Plan
 from harness.evaluation.record import CaseKind, IsolationLevel, Mode, Progress, Status
@@ -182,9 +183,10 @@ class CaseRun:
         """Workers, compiled and tuned kernels, and a few timed calls that do not count."""
         self._data = self._reference.generate(self._spec, self._seed("first"))
         packed = pack_input(self._data, self._request.board)
+        expected = Expected(self._reference)
         for contestant in contestants:
             contestant.ready()
-            self._check(contestant, contestant.first_call(packed), fully=True)
+            self._check(contestant, contestant.first_call(packed, lambda: expected.answer(self._data)), fully=True)
         a, again, b = contestants
         for _ in range(WARM_UP_UNITS):
             self.unit(a, again, fully=False)

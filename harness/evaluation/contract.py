@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,10 +12,11 @@ import psutil
 import torch
 
 from harness.boards.board import Settings
+from harness.boards.forms import described
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.workers import WorkerFault
 from harness.wire.channel import Message
-from harness.wire.packing import Manifest, PackingError, dense_sizes, tensor_leaves, unpack, where
+from harness.wire.packing import Manifest, PackingError, dense_sizes, join, tensor_leaves, unpack, where
 
 MAX_OUTPUT_BYTES = 32 << 30
 HOST_MEMORY_SHARE = 0.25
@@ -29,22 +31,50 @@ class OutputForm:
     manifest: Manifest
     sizes: tuple[int, ...]
     devices: tuple[str, ...]
+    answer: Any = field(default=None, compare=False)
+    """The board's own answer for such an input, where the output is of named tuples or dataclasses: those are made of
+    the classes found there. Its tensors are without memory."""
 
     def same_as(self, other: OutputForm) -> bool:
-        """Whether two outputs agree in all but their strides, which a kernel may choose anew at every call."""
-        return (self.sizes, self.devices, _without_strides(self.manifest)) == (
+        """Whether two outputs agree in all but their strides, which a kernel may choose anew at every call, and the
+        values of their numbers."""
+        return (self.sizes, self.devices, _form_only(self.manifest)) == (
             other.sizes,
             other.devices,
-            _without_strides(other.manifest),
+            _form_only(other.manifest),
         )
 
+    @property
+    def names_classes(self) -> bool:
+        return _names_classes(self.manifest)
 
-def _without_strides(manifest: Manifest) -> Manifest:
-    if isinstance(manifest, dict):
-        return {key: _without_strides(value) for key, value in manifest.items() if key != "strides"}
-    if isinstance(manifest, list):
-        return [_without_strides(value) for value in manifest]
+
+def _form_only(manifest: Manifest) -> Manifest:
+    match manifest:
+        case {"tensor": dict(leaf)}:
+            return {"tensor": {key: value for key, value in leaf.items() if key != "strides"}}
+        case {"value": value} if not isinstance(value, dict | list):
+            return {"value": type(value).__name__}
+        case {"float": str()}:
+            return {"float": ""}
+        case dict():
+            return {key: _form_only(value) for key, value in manifest.items()}
+        case list():
+            return [_form_only(value) for value in manifest]
     return manifest
+
+
+def _names_classes(manifest: Manifest) -> bool:
+    match manifest:
+        case {"tensor": _} | {"value": _} | {"float": _}:
+            return False
+        case {"namedtuple": _, "items": _} | {"dataclass": _, "items": _}:
+            return True
+        case dict():
+            return any(_names_classes(value) for value in manifest.values())
+        case list():
+            return any(_names_classes(value) for value in manifest)
+    return False
 
 
 def broken(message: str) -> WorkerFault:
@@ -91,8 +121,8 @@ def check_aliases(answer: Message, settings: Settings) -> None:
 def rebuild(form: OutputForm, storages: Sequence[torch.Tensor], settings: Settings) -> Any:
     """The output's values from its snapshot. Raises WorkerFault for a non-finite value the board does not allow."""
     try:
-        output = unpack(form.manifest, storages)
-    except PackingError as error:
+        output = _build(form.manifest, form.answer, storages, "")
+    except (PackingError, TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
         raise broken(f"the output cannot be read: {error}") from None
     if not settings.allow_non_finite:
         for path, tensor in tensor_leaves(output):
@@ -100,6 +130,35 @@ def rebuild(form: OutputForm, storages: Sequence[torch.Tensor], settings: Settin
             if bad is not None:
                 raise broken(f"the output ({where(path)}) {bad}")
     return output
+
+
+def _build(manifest: Manifest, answer: Any, storages: Sequence[torch.Tensor], path: str) -> Any:
+    """`unpack`, with named tuples and dataclasses of the classes that the board's own `answer` has in these places."""
+
+    def named(parts: Iterable[tuple[Any, Manifest]], of: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {key: _build(part, of.get(key), storages, join(path, key)) for key, part in parts}
+
+    match manifest:
+        case {"namedtuple": _, "items": list(items)}:
+            if hasattr(answer, "_fields") and len(answer) == len(items):
+                return type(answer)(*named(enumerate(items), dict(enumerate(answer))).values())
+        case {"dataclass": _, "items": dict(items)}:
+            if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
+                of: Mapping[Any, Any] = {f.name: getattr(answer, f.name) for f in dataclasses.fields(answer)}
+                if set(of) == set(items):
+                    return type(answer)(**named(items.items(), of))
+        case {"tuple": list(items)} | {"list": list(items)}:
+            of = dict(enumerate(answer)) if isinstance(answer, tuple | list) else {}
+            parts = named(enumerate(items), of).values()
+            return tuple(parts) if "tuple" in manifest else list(parts)
+        case {"dict": list(items)}:
+            return named(items, answer if isinstance(answer, dict) else {})
+        case _:
+            return unpack(manifest, storages)
+    came = "a named tuple" if "namedtuple" in manifest else "a dataclass"
+    names = f"{came} of {', '.join(map(str, items))}" if isinstance(items, dict) else f"{came} of {len(items)}"
+    expected = described(answer) if answer is not None else "plain data: the board's ref_kernel has none there"
+    raise broken(f"the output ({where(path)}) is {names}, expected {expected}")
 
 
 def non_finite(tensor: torch.Tensor) -> str | None:

@@ -20,6 +20,7 @@ from harness.boards.reference import Reference
 from harness.errors import MachineError
 from harness.evaluation import machine
 from harness.evaluation.cases import CaseContext, pack_input, run_case
+from harness.evaluation.expected import Expected
 from harness.evaluation.host import CODE, Host, submission_file
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
 from harness.evaluation.record import (
@@ -120,6 +121,7 @@ class Evaluation:
                 )
                 stack.enter_context(host)  # its process imports torch while the board is loaded here
                 self._reference = Reference.load(self._plan.board)
+                self._expected = Expected(self._reference)
                 host.wait_ready()
             self._twin: Twin | None = None
             if self._any(CaseKind.BENCHMARK):
@@ -248,6 +250,7 @@ class Evaluation:
         return CaseContext(
             board=self._plan.board,
             reference=self._reference,
+            expected=self._expected,
             seeds=self._seeds,
             peaks=peaks_for(self._device.name),
             stopping=StoppingRule(budget_s=CASE_BUDGET_S[self._device.kind]),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.boards.answers import map_tensors
 from harness.boards.board import Board
 from harness.errors import MachineError
 from harness.evaluation.capture import Capture
@@ -63,8 +65,17 @@ class Session:
                 raise WorkerFault(Status.FAILED, reason, fault.traceback) from None
             raise
 
-    def call(self, packed: Packed, choice: random.Random, timeout_s: float) -> tuple[OutputForm, Any]:
-        """One untimed call on a fresh input: the output's form, and its values from a snapshot."""
+    def call(
+        self,
+        packed: Packed,
+        choice: random.Random,
+        timeout_s: float,
+        boards_answer: Callable[[], Any] = lambda: None,
+    ) -> tuple[OutputForm, Any]:
+        """One untimed call on a fresh input: the output's form, and its values from a snapshot.
+
+        `boards_answer` gives the board's own answer, and is asked when the output is of classes, which come from there.
+        """
         placed = self.slots.place(packed, choice)
         for device in ("cpu", "cuda"):
             self.slots.reveal(placed, device)
@@ -74,6 +85,8 @@ class Session:
         places = self.slots.output_places(form.sizes, form.devices)
         self._settle()
         self.worker.ask({"op": "collect", "placed": places}, timeout_s=timeout_s)
+        if form.names_classes:
+            form = replace(form, answer=map_tensors(lambda tensor: tensor.to("meta"), boards_answer()))
         output = rebuild(form, self.slots.snapshot(places), self._board.settings)
         self._check_inputs(placed)
         return form, output
@@ -100,7 +113,7 @@ class Session:
         now = form_of(reading.answer, set(form.devices), self._board.settings)
         if not now.same_as(form):
             raise broken("the output's dtype or shape differs from the one returned before for the same shape")
-        output = rebuild(now, storages, self._board.settings)
+        output = rebuild(replace(now, answer=form.answer), storages, self._board.settings)
         self._check_inputs(placed)
         return charged, output
 

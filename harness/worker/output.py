@@ -6,9 +6,11 @@ subclasses that compute when looked at, attributes hung on a tensor, tensors wit
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any
 
 import torch
@@ -73,19 +75,37 @@ def describe_output(output: Any, inputs: Sequence[tuple[str, torch.Tensor]]) -> 
 
 
 def check_containers(node: Any, path: str = "", depth: int = 0) -> None:
-    """Refuse lists, tuples and dicts of a class of the submission's own, which could compute when they are read."""
+    """Refuse containers of a class that could compute when they are read."""
     if depth > MAX_DEPTH:
         raise ContractError(f"the output is nested more than {MAX_DEPTH} deep")
+    kind = type(node)
     for plain in (list, tuple, dict):
-        if isinstance(node, plain) and type(node) is not plain and not hasattr(node, "_fields"):
-            raise ContractError(
-                f"the output ({where(path)}) is a {type(node).__name__}; a plain {plain.__name__} is due"
-            )
-    if type(node) is dict:
-        node = list(node.values())
-    if type(node) in (list, tuple):
-        for i, item in enumerate(node):
-            check_containers(item, join(path, i), depth + 1)
+        if isinstance(node, plain) and kind is not plain and not (plain is tuple and _is_plain_named_tuple(kind)):
+            raise ContractError(f"the output ({where(path)}) is a {kind.__name__}; a plain {plain.__name__} is due")
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(node, dict):
+        items = node.items()
+    elif isinstance(node, list | tuple):
+        items = enumerate(node)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, type):
+        if not _is_plain_dataclass(kind):
+            raise ContractError(f"the output ({where(path)}) is a {kind.__name__}; a plain dataclass is due")
+        items = [(field.name, getattr(node, field.name)) for field in dataclasses.fields(node)]
+    for key, item in items:
+        check_containers(item, join(path, key), depth + 1)
+
+
+def _is_plain_named_tuple(kind: type) -> bool:
+    """Whether a class has fields, and its items are read by tuple's own methods."""
+    own = all(getattr(kind, name) is getattr(tuple, name) for name in ("__iter__", "__getitem__", "__len__"))
+    return hasattr(kind, "_fields") and own and kind.__getattribute__ is tuple.__getattribute__
+
+
+def _is_plain_dataclass(kind: type) -> bool:
+    """Whether reading a field runs no code of the class: fields are attributes or slots, never properties."""
+    read = (vars(base).get(field.name) for field in dataclasses.fields(kind) for base in kind.__mro__)
+    computed = any(hasattr(type(way), "__get__") and not isinstance(way, MemberDescriptorType) for way in read)
+    return not computed and kind.__getattribute__ is object.__getattribute__ and not hasattr(kind, "__getattr__")
 
 
 def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
