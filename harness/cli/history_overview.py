@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.boards.board import GridName
-from harness.cli.formatting import cells, format_device, format_moment, format_time, printable, shortened, sparkline
+from harness.cli.formatting import format_device, format_moment, format_time, printable, sparkline
 from harness.cli.history_screen import NARROW, WIDE, Line, legend, write_lines
-from harness.cli.report import plain_table, print_table, write
+from harness.cli.layout import Column, fitted_table
+from harness.cli.report import print_table, write
 from harness.evaluation.record import Protocol
 from harness.history.progress import Step
 from harness.measure.ranking import RankClass
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-BOARD_LENGTHS, TREND_POINTS = (30, 16), (24, 10)
+TREND_POINTS = 24, 10
 """From `WIDE` columns on, and below."""
-SHORTEST_DEVICE, LONGEST_DEVICE = 10, 40
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def write_overview(
     write(console, f"{printable(user)} · {submissions} submissions on {boards_in_all} boards", style="bold")
     print_table(console, _table(boards, places, console.width))
     if total_lines > len(boards):
-        write(console, f"… {total_lines - len(boards)} more; --limit 0 shows them", style="dim")
+        write(console, f"… {total_lines - len(boards)} further lines; --limit 0 shows them", style="dim")
     write(console, "\nlatest", style="bold")
     write_lines(console, latest)
     shown = len({line.step.row.id for line in latest})
@@ -101,49 +101,48 @@ def _comparable(of: RankClass) -> tuple[object, ...]:
 
 
 def _table(boards: Sequence[BoardLine], places: Mapping[RankClass, Place], width: int) -> Table:
-    from rich.text import Text
-
-    narrow = int(width < WIDE)
-    rows = [_cells(line, places, narrow, with_time=width >= NARROW) for line in boards]
-    names = ["board", "subs", *(["last"] if width >= NARROW else []), "best", "rank", "trend"]
-    table = plain_table()
-    for name in (names[0], "device", *names[1:]):
-        table.add_column(name, justify="right" if name in ("subs", "best", "rank") else "left", no_wrap=True)
-    # The device's name has what room the other columns leave; two blanks part each from the next.
-    others = sum(max(map(cells, column)) + 2 for column in zip(names, *rows, strict=True))
-    room = max(SHORTEST_DEVICE, min(LONGEST_DEVICE, width - others))
-    for line, (board, *others_of) in zip(boards, rows, strict=True):
-        table.add_row(Text(board), Text(_device(line.of, room)), *others_of)
-    return table
-
-
-def _cells(line: BoardLine, places: Mapping[RankClass, Place], narrow: int, *, with_time: bool) -> list[str]:
-    """Those of a row but for the device's."""
-    place = None if line.ranked is None else places.get(line.ranked)
-    published = line.of is not None and line.of.protocol is Protocol.HOSTED
-    return [
-        shortened(printable(line.leaderboard), BOARD_LENGTHS[narrow]),
-        str(line.submissions),
-        *([format_moment(line.newest.created_at)] if with_time else []),
-        "" if line.best is None else format_time(line.best.score, published=published),
-        "" if place is None else f"{place.number} of {place.users}",
-        sparkline(line.scores_ns[-TREND_POINTS[narrow] :]) if len(line.scores_ns) > 1 else "",
+    with_time, points = width >= NARROW, TREND_POINTS[width < WIDE]
+    columns = [
+        Column("board", of_names=True),
+        Column("device", of_names=True),
+        Column("subs", right=True),
+        *([Column("last")] if with_time else []),
+        Column("best", right=True),
+        Column("rank", right=True),
+        Column("trend"),
     ]
+    rows = []
+    for line in boards:
+        place = None if line.ranked is None else places.get(line.ranked)
+        published = line.of is not None and line.of.protocol is Protocol.HOSTED
+        trend = line.scores_ns[-points:]
+        rows.append(
+            [
+                printable(line.leaderboard),
+                _device(line.of),
+                str(line.submissions),
+                *([format_moment(line.newest.created_at)] if with_time else []),
+                "" if line.best is None else format_time(line.best.score, published=published),
+                "" if place is None else f"{place.number} of {place.users}",
+                sparkline(trend) if len(trend) > 1 else "",
+            ]
+        )
+    return fitted_table(columns, rows, width)
 
 
-def _device(of: RankClass | None, length: int) -> str:
+def _device(of: RankClass | None) -> str:
     """The device, and what is out of the ordinary: another grid than the device's own, another protocol."""
     if of is None:
         return "not evaluated"
-    words = []
-    if (of.grid is GridName.CPU) != (of.device_kind == "cpu"):
-        words.append(f"{of.grid.value} grid")
+    words = [format_device(of.device)]
     if of.protocol is Protocol.HOSTED:
-        words = ["imported"]
-    elif of.protocol is not Protocol.SEALED:
-        words.append(of.protocol.value)
-    tail = "".join(f" · {word}" for word in words)
-    return shortened(format_device(of.device), max(6, length - len(tail))) + tail
+        words.append("imported")
+    else:
+        if (of.grid is GridName.CPU) != (of.device_kind == "cpu"):
+            words.append(f"{of.grid.value} grid")
+        if of.protocol is not Protocol.SEALED:
+            words.append(of.protocol.value)
+    return " · ".join(words)
 
 
 def places_of(reader: Reader, user: str, boards: Sequence[BoardLine]) -> dict[RankClass, Place]:

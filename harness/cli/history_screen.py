@@ -14,11 +14,11 @@ from harness.cli.formatting import (
     format_spread,
     format_time,
     printable,
-    shortened,
     sparkline,
 )
+from harness.cli.layout import Column, fitted_table
 from harness.cli.note import format_tags, note_document
-from harness.cli.report import plain_table, print_table, write
+from harness.cli.report import print_table, write
 from harness.evaluation.record import Mode, Protocol, Status
 from harness.history.progress import Step
 from harness.measure.ranking import Rank
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 TREND_POINTS = 40
 CHANGES_SHOWN = 4
 WIDE, NARROW = 100, 72
-"""From `WIDE` on a table has room for the interval, the mode and long file names; below `NARROW` not for the date."""
-NAME_LENGTHS = ((WIDE, 40), (NARROW, 12), (0, 8))
-"""How much of a file's name is shown, by the width from which on."""
+"""From `WIDE` on a table has room for the interval; below `NARROW` not for the date."""
 
 
 @dataclass(frozen=True)
@@ -68,61 +66,49 @@ def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Ta
     """With a board there is no rank: that of each board is told elsewhere."""
     from rich.text import Text
 
-    wide = width >= WIDE
+    wide, with_time = width >= WIDE, width >= NARROW
     with_rank = not with_board and any(line.step.row.rank_then is not None for line in lines)
-    names = name_length(width) * 5 // 6 if with_board else name_length(width)
-    table = plain_table()
-    table.add_column("id", justify="right", no_wrap=True)
-    if width >= NARROW:
-        table.add_column("when", no_wrap=True)
-    if with_board:
-        table.add_column("board", no_wrap=True)
-    table.add_column("file", no_wrap=True)
-    if wide:
-        table.add_column("mode", no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("95 %", justify="right", no_wrap=True)
-    table.add_column("change", justify="right", no_wrap=True)
-    table.add_column("of best", justify="right", no_wrap=True)
-    if with_rank:
-        table.add_column("rank", no_wrap=True)
+    columns = [
+        Column("id", right=True),
+        *([Column("when")] if with_time else []),
+        *([Column("board", of_names=True)] if with_board else []),
+        Column("file", of_names=True),
+        Column("score", right=True),
+        *([Column("95 %", right=True)] if wide else []),
+        Column("change", right=True),
+        Column("of best", right=True),
+        *([Column("rank")] if with_rank else []),
+    ]
+    rows: list[list[str | Text]] = []
     for line in reversed(lines):
         step, row = line.step, line.step.row
-        cells: list[str | Text] = [
-            str(row.id),
-            *([format_moment(row.created_at)] if width >= NARROW else []),
-            *([Text(shortened(printable(row.leaderboard), names))] if with_board else []),
-            Text(shortened(printable(row.file_name), names)),
-        ]
-        if wide:
-            cells.append(row.mode.value if row.mode else "")
-        cells.append(Text(_result(step, with_mode=not wide), style="red" if _went_wrong(step) else ""))
-        if wide:
-            cells.append(format_spread(row.score, published=_is_published(row)))
-        cells += [_change(step), _of_best(step)]
-        if with_rank:
-            cells.append(_rank(line))
-        table.add_row(*cells)
-    return table
-
-
-def name_length(width: int) -> int:
-    """How many characters of a file's name a table of that width has room for."""
-    return next(length for least, length in NAME_LENGTHS if width >= least)
+        rows.append(
+            [
+                str(row.id),
+                *([format_moment(row.created_at)] if with_time else []),
+                *([printable(row.leaderboard)] if with_board else []),
+                printable(row.file_name),
+                Text(_result(step), style="red" if _went_wrong(step) else ""),
+                *([format_spread(row.score, published=_is_published(row))] if wide else []),
+                _change(step),
+                _of_best(step),
+                *([_rank(line)] if with_rank else []),
+            ]
+        )
+    return fitted_table(columns, rows, width)
 
 
 def _is_published(row: HistoryRow) -> bool:
     return row.rank_class is not None and row.rank_class.protocol is Protocol.HOSTED
 
 
-def _result(step: Step, *, with_mode: bool) -> str:
-    """The score, or how it ended; below it why it does not rank, one word a line: the mode, where no column has it, or
-    a reason."""
+def _result(step: Step) -> str:
+    """The score, or how it ended; below it a mode that is not the usual one, or why it does not rank, one word a
+    line."""
     row = step.row
     if row.status is None:
         return "not\nevaluated"
-    mode = f"\n{row.mode.value}" if with_mode and row.mode not in (None, Mode.LEADERBOARD) else ""
+    mode = f"\n{row.mode.value}" if row.mode not in (None, Mode.LEADERBOARD) else ""
     if row.status is not Status.PASSED:
         return row.status.value + mode
     text = row.status.value if row.score is None else format_time(row.score, published=_is_published(row))
@@ -213,7 +199,7 @@ def _write_changes(console: Console, lines: Sequence[Line]) -> None:
     grid.add_column(overflow="fold")
     for submission_id, whole in told:
         grid.add_row(str(submission_id), Text(printable(whole)))
-    console.print(grid)
+    print_table(console, grid)
 
 
 # -- the document -----------------------------------------------------------------------------------------------------

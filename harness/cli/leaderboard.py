@@ -11,9 +11,10 @@ import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
-from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable, shortened
+from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable
+from harness.cli.layout import Column, fitted_table
 from harness.cli.lookup import name_to_type, recorded_board
-from harness.cli.report import plain_table, print_table, write
+from harness.cli.report import print_table, write
 from harness.errors import HarnessError
 from harness.evaluation.record import Protocol, ReasonCode
 from harness.measure.ranking import Entry, Rank, RankClass, ranks
@@ -32,10 +33,8 @@ _UNRANKED_WORDS = {
 }
 
 
-WIDE, NARROW = 100, 72
-LONG_NAME, SHORT_NAME = 40, 14
-"""How much of a user's or a file's name is shown, from `WIDE` columns on and below. Below `NARROW` there is no room for
-how many runs there were, and when."""
+NARROW = 72
+"""Below so many columns there is no room for how many runs there were, and when."""
 
 
 @dataclass(frozen=True)
@@ -139,35 +138,32 @@ def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | N
 
 
 def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
-    from rich.text import Text
-
     published = ranking.rank_class.protocol is Protocol.HOSTED
-    name_length = LONG_NAME if width >= WIDE else SHORT_NAME
-    table = plain_table()
-    table.add_column("rank", justify="right", no_wrap=True)
-    if since is not None:
-        table.add_column(f"{since:%b %d}", justify="right", no_wrap=True)
-    table.add_column("user", no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("95 %", justify="right", no_wrap=True)
-    table.add_column("file", no_wrap=True)
-    table.add_column("id", justify="right", no_wrap=True)
-    if width >= NARROW:
-        table.add_column("runs", justify="right", no_wrap=True)
-        table.add_column("when", no_wrap=True)
-    for entry, rank in zip(ranking.entries, ranking.ranks, strict=True):
-        movement = [] if ranking.before is None else [_movement(ranking.before.get(entry.user), rank)]
-        table.add_row(
+    with_time = width >= NARROW
+    columns = [
+        Column("rank", right=True),
+        *([Column(f"{since:%b %d}", right=True)] if since is not None else []),
+        Column("user", of_names=True),
+        Column("score", right=True),
+        Column("95 %", right=True),
+        Column("file", of_names=True),
+        Column("id", right=True),
+        *([Column("runs", right=True), Column("when")] if with_time else []),
+    ]
+    rows = [
+        [
             str(rank) if rank.tied else f"{rank} ",
-            *movement,
-            Text(shortened(printable(entry.user), name_length)),
+            *([] if ranking.before is None else [_movement(ranking.before.get(entry.user), rank)]),
+            printable(entry.user),
             format_time(entry.score, published=published),
             format_spread(entry.score, published=published),
-            Text(shortened(printable(entry.file_name), name_length)),
+            printable(entry.file_name),
             str(entry.submission_id),
-            *([str(entry.runs), format_moment(entry.created_at)] if width >= NARROW else []),
-        )
-    return table
+            *([str(entry.runs), format_moment(entry.created_at)] if with_time else []),
+        ]
+        for entry, rank in zip(ranking.entries, ranking.ranks, strict=True)
+    ]
+    return fitted_table(columns, rows, width)
 
 
 def _movement(before: Rank | None, now: Rank) -> str:

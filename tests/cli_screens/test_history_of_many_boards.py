@@ -78,7 +78,7 @@ def test_a_row_a_board_and_the_latest_of_all(boards: Path, harness: Run) -> None
 def test_limit_is_of_each_table(boards: Path, harness: Run) -> None:
     shown = lines(harness("history", "--limit", "2"))
     assert [line for line in shown if line.startswith("…")] == [
-        "… 3 more; --limit 0 shows them",
+        "… 3 further lines; --limit 0 shows them",
         "… 4 older; --limit 0 shows them",
     ]
     assert not any(line.startswith("…") for line in lines(harness("history", "--limit", "0")))
