@@ -212,22 +212,22 @@ def barriers(count: gl.constexpr):
 
 
 @gluon.jit
-def solve_stage(source, inverse, row, row_of_inverse, first, p, loaded, pieces, pred):
-    """Fetches piece p of A_ib, and the same columns of hi and lo of L_bb⁻¹, to where 0, 2 and 3 of a stage are."""
+def solve_stage(source, inverse, row, row_of_inverse, first, p, loaded, left, right, pred):
+    """Fetches piece p of A_ib, and the same columns of hi and lo of L_bb⁻¹."""
     stage = p % STAGES
     arrived = loaded.index(stage)
     mbarrier.expect(arrived, 3 * source.block_type.nbytes, pred=pred)
-    tma.async_copy_global_to_shared(source, [row, first + p * DEPTH], arrived, pieces.index(4 * stage), pred)
-    hi, lo = pieces.index(4 * stage + 2), pieces.index(4 * stage + 3)
-    tma.async_copy_global_to_shared(inverse, [row_of_inverse, p * DEPTH], arrived, hi, pred)
-    tma.async_copy_global_to_shared(inverse, [row_of_inverse + BLOCK, p * DEPTH], arrived, lo, pred)
+    tma.async_copy_global_to_shared(source, [row, first + p * DEPTH], arrived, left.index(2 * stage), pred)
+    for part in gl.static_range(2):
+        at = [row_of_inverse + part * BLOCK, p * DEPTH]
+        tma.async_copy_global_to_shared(inverse, at, arrived, right.index(2 * stage + part), pred)
 
 
 @gluon.jit
-def multiply_stage(pieces, stage, total, use_acc, read):
-    """total = A·Bᵀ, or adds it, of a stage's pieces: hi, lo of A, hi, lo of B. `read` tells when they are free."""
-    a = (pieces.index(4 * stage), pieces.index(4 * stage + 1))
-    b = (pieces.index(4 * stage + 2), pieces.index(4 * stage + 3))
+def multiply_stage(left, right, stage, total, use_acc, read):
+    """total = A·Bᵀ, or adds it, of hi and lo of both in that stage. `read` tells when they are free."""
+    a = (left.index(2 * stage), left.index(2 * stage + 1))
+    b = (right.index(2 * stage), right.index(2 * stage + 1))
     multiply(a, b, total, use_acc)
     tcgen05_commit(read.index(stage))
 
@@ -236,7 +236,8 @@ def multiply_stage(pieces, stage, total, use_acc, read):
 def solve_kernel(source, inverse, factor, hi_panel, lo_panel, factor_pointer, size, block, slot):
     """One block L_ib = A_ib·L_bb⁻ᵀ, i > b, to its place, hi and lo to a slot of the panel. Its mirror image is zero."""
     rows: gl.constexpr = row_layout(BLOCK, DEPTH)
-    pieces = gl.allocate_shared_memory(gl.float32, [4 * STAGES, BLOCK, DEPTH], source.layout)
+    left = gl.allocate_shared_memory(gl.float32, [2 * STAGES, BLOCK, DEPTH], source.layout)
+    right = gl.allocate_shared_memory(gl.float32, [2 * STAGES, BLOCK, DEPTH], source.layout)
     loaded, read, done = barriers(STAGES), barriers(STAGES), barriers(1)
     total_layout: gl.constexpr = TensorMemoryLayout([BLOCK, BLOCK], col_stride=1)
     total = allocate_tensor_memory(gl.float32, [BLOCK, BLOCK], total_layout)
@@ -248,37 +249,37 @@ def solve_kernel(source, inverse, factor, hi_panel, lo_panel, factor_pointer, si
     first = block * BLOCK
     row_of_inverse = matrix * 2 * BLOCK
     for p in gl.static_range(STAGES):
-        solve_stage(source, inverse, row, row_of_inverse, first, p, loaded, pieces, True)
+        solve_stage(source, inverse, row, row_of_inverse, first, p, loaded, left, right, True)
     for p in range(PIECES):
         stage = p % STAGES
         mbarrier.wait(loaded.index(stage), p // STAGES % 2)
-        hi, lo = parts(pieces.index(4 * stage).load(rows))
-        pieces.index(4 * stage).store(hi)
-        pieces.index(4 * stage + 1).store(lo)
+        hi, lo = parts(left.index(2 * stage).load(rows))
+        left.index(2 * stage).store(hi)
+        left.index(2 * stage + 1).store(lo)
         fence_async_shared()
-        multiply_stage(pieces, stage, total, p > 0, read)
+        multiply_stage(left, right, stage, total, p > 0, read)
         # The stage before this one is refilled: its product has had the time of this one's splitting.
         q = p - 1 + STAGES
         again = (p > 0) & (q < PIECES)
         mbarrier.wait(read.index(q % STAGES), (q // STAGES - 1) % 2, again)
-        solve_stage(source, inverse, row, row_of_inverse, first, q, loaded, pieces, again)
+        solve_stage(source, inverse, row, row_of_inverse, first, q, loaded, left, right, again)
     tcgen05_commit(done.index(0))
     mbarrier.wait(done.index(0), 0)
 
     # L, hi and lo leave through what were the stages.
     for p in gl.static_range(PIECES):
-        base = 4 * (p % STAGES)
+        stage = p % STAGES
         if p >= STAGES:
             tma.store_wait(3 * (STAGES - 1))
         x = total.slice(p * DEPTH, DEPTH).load(rows)
         hi, lo = parts(x)
-        pieces.index(base).store(x)
-        pieces.index(base + 1).store(hi)
-        pieces.index(base + 2).store(lo)
+        left.index(2 * stage).store(hi)
+        left.index(2 * stage + 1).store(lo)
+        right.index(2 * stage).store(x)
         fence_async_shared()
-        tma.async_copy_shared_to_global(factor, [row, first + p * DEPTH], pieces.index(base))
-        tma.async_copy_shared_to_global(hi_panel, [row, slot * BLOCK + p * DEPTH], pieces.index(base + 1))
-        tma.async_copy_shared_to_global(lo_panel, [row, slot * BLOCK + p * DEPTH], pieces.index(base + 2))
+        tma.async_copy_shared_to_global(hi_panel, [row, slot * BLOCK + p * DEPTH], left.index(2 * stage))
+        tma.async_copy_shared_to_global(lo_panel, [row, slot * BLOCK + p * DEPTH], left.index(2 * stage + 1))
+        tma.async_copy_shared_to_global(factor, [row, first + p * DEPTH], right.index(2 * stage))
     along: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [4, 1], [1, 0])
     zero_row = matrix.to(gl.int64) * size + first + gl.arange(0, BLOCK, gl.SliceLayout(1, along))
     zero_col = below * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, along))
@@ -305,23 +306,24 @@ def tile_of(t, rows, columns, span):
 
 
 @gluon.jit
-def update_stage(hi_panel, lo_panel, row, row_of_right, first, p, loaded, pieces, pred):
+def update_stage(panel, row, row_of_right, first, p, loaded, left, right, pred):
     """Fetches piece p of the sum: hi and lo of L_ik, hi and lo of L_jk."""
     stage = p % STAGES
     arrived = loaded.index(stage)
     col = first + p * DEPTH
-    mbarrier.expect(arrived, 4 * hi_panel.block_type.nbytes, pred=pred)
-    tma.async_copy_global_to_shared(hi_panel, [row, col], arrived, pieces.index(4 * stage), pred)
-    tma.async_copy_global_to_shared(lo_panel, [row, col], arrived, pieces.index(4 * stage + 1), pred)
-    tma.async_copy_global_to_shared(hi_panel, [row_of_right, col], arrived, pieces.index(4 * stage + 2), pred)
-    tma.async_copy_global_to_shared(lo_panel, [row_of_right, col], arrived, pieces.index(4 * stage + 3), pred)
+    mbarrier.expect(arrived, 4 * panel[0].block_type.nbytes, pred=pred)
+    for part in gl.static_range(2):
+        at = 2 * stage + part
+        tma.async_copy_global_to_shared(panel[part], [row, col], arrived, left.index(at), pred)
+        tma.async_copy_global_to_shared(panel[part], [row_of_right, col], arrived, right.index(at), pred)
 
 
 @gluon.jit(do_not_specialize=["start", "columns", "slot", "steps", "tiles"])
 def update_kernel(hi_panel, lo_panel, source, factor, size, start, columns, slot, steps, tiles):
     """One tile A_ij − Σ L_ik·L_jkᵀ of the trapezoid with its corner at block `start`; the sum has `steps` pieces."""
     rows: gl.constexpr = row_layout(BLOCK, DEPTH)
-    pieces = gl.allocate_shared_memory(gl.float32, [4 * STAGES, BLOCK, DEPTH], source.layout)
+    left = gl.allocate_shared_memory(gl.float32, [2 * STAGES, BLOCK, DEPTH], source.layout)
+    right = gl.allocate_shared_memory(gl.float32, [2 * STAGES, BLOCK, DEPTH], source.layout)
     loaded, read, done, fetched = barriers(STAGES), barriers(STAGES), barriers(1), barriers(PIECES)
     total_layout: gl.constexpr = TensorMemoryLayout([BLOCK, BLOCK], col_stride=1)
     total = allocate_tensor_memory(gl.float32, [BLOCK, BLOCK], total_layout)
@@ -332,29 +334,32 @@ def update_kernel(hi_panel, lo_panel, source, factor, size, start, columns, slot
     row_of_right = matrix * size + (start + j) * BLOCK
     col = (start + j) * BLOCK
     first = slot * BLOCK
+    panel = (hi_panel, lo_panel)
     for p in gl.static_range(STAGES):
-        update_stage(hi_panel, lo_panel, row, row_of_right, first, p, loaded, pieces, True)
+        update_stage(panel, row, row_of_right, first, p, loaded, left, right, True)
     for p in range(steps):
         stage = p % STAGES
         mbarrier.wait(loaded.index(stage), p // STAGES % 2)
-        multiply_stage(pieces, stage, total, p > 0, read)
+        multiply_stage(left, right, stage, total, p > 0, read)
         # The stage before this one is refilled while this one is multiplied.
         q = p - 1 + STAGES
         again = (p > 0) & (q < steps)
         mbarrier.wait(read.index(q % STAGES), (q // STAGES - 1) % 2, again)
-        update_stage(hi_panel, lo_panel, row, row_of_right, first, q, loaded, pieces, again)
+        update_stage(panel, row, row_of_right, first, q, loaded, left, right, again)
     tcgen05_commit(done.index(0))
     mbarrier.wait(done.index(0), 0)
 
     # Nobody reads the stages any more: they take the tile of A, and what it becomes.
     for p in gl.static_range(PIECES):
+        a = (left if p % 2 == 0 else right).index(p // 2)
         mbarrier.expect(fetched.index(p), source.block_type.nbytes)
-        tma.async_copy_global_to_shared(source, [row, col + p * DEPTH], fetched.index(p), pieces.index(p))
+        tma.async_copy_global_to_shared(source, [row, col + p * DEPTH], fetched.index(p), a)
     for p in gl.static_range(PIECES):
+        a = (left if p % 2 == 0 else right).index(p // 2)
         mbarrier.wait(fetched.index(p), 0)
-        pieces.index(p).store(pieces.index(p).load(rows) - total.slice(p * DEPTH, DEPTH).load(rows))
+        a.store(a.load(rows) - total.slice(p * DEPTH, DEPTH).load(rows))
         fence_async_shared()
-        tma.async_copy_shared_to_global(factor, [row, col + p * DEPTH], pieces.index(p))
+        tma.async_copy_shared_to_global(factor, [row, col + p * DEPTH], a)
     tma.store_wait(0)
 
 

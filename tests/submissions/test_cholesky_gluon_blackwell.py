@@ -7,9 +7,15 @@ kernels themselves become is looked up in their SASS.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import json
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +25,8 @@ from emulated import ROOT, load_submission
 
 pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
 
-FILES = sorted(path.name for path in (ROOT / "submissions" / "cholesky").glob("cholesky_gluon_tcgen05_*.py"))
+KINDS = ("blocked", "persistent", "warpspec")
+FILES = [f"cholesky_gluon_tcgen05_{kind}.py" for kind in KINDS]
 MULTIPROCESSORS = 5  # of the stand-in's device: few, so that every one has several tiles
 
 
@@ -102,25 +109,38 @@ def stand_ins(module: ModuleType) -> dict[str, Any]:
                 panel.base[row : row + block, slot * block : (slot + 1) * block] = part
             pointer[matrix, first : first + block, below * block : (below + 1) * block] = 0
 
-    def update_tile(panel, source, factor, size, start, i, j, matrix, slot, steps, span=1):
-        """Both `span` blocks of the right factor, as far as they are not above the diagonal, as the kernels do."""
-        row = matrix * size + (start + i) * block
+    def update_tile(panel, source, factor, size, matrix, i, j, slot, steps):
+        """Block (i, j), in blocks of the matrix."""
+        row = matrix * size + i * block
         inner = slice(slot * block, slot * block + steps * module.DEPTH.value)
-        left = [part.base[row : row + block, inner] for part in panel]
-        for k in range(j, min(j + span, i + 1)):
-            right = [part.base[matrix * size + (start + k) * block :][:block, inner] for part in panel]
-            at = (slice(row, row + block), slice((start + k) * block, (start + k + 1) * block))
-            factor.base[at] = source.base[at] - product(tuple(left), tuple(right))
+        left, right = (tuple(part.base[matrix * size + k * block :][:block, inner] for part in panel) for k in (i, j))
+        at = (slice(row, row + block), slice(j * block, (j + 1) * block))
+        factor.base[at] = source.base[at] - product(left, right)
 
-    def update_kernel(grid, hi, lo, source, factor, size, start, columns, slot, steps, *rest, num_warps, **options):
+    def one_tile(grid, hi, lo, source, factor, size, start, columns, slot, steps, tiles, num_warps):
         rows = size // block - start
-        span = options.get("SPAN", 1)
-        tiles, total = (rest[0], grid) if len(rest) == 1 else rest
-        assert grid == min(total, MULTIPROCESSORS) or len(rest) == 1
-        for t in range(total):
-            i, j = module.tile_of.fn(t % tiles, rows, -(-columns // span), span)
-            update_tile((hi, lo), source, factor, size, start, i, span * j, t // tiles, slot, steps, span)
+        for program in range(grid):
+            i, j = module.tile_of.fn(program % tiles, rows, columns, 1)
+            update_tile((hi, lo), source, factor, size, program // tiles, start + i, start + j, slot, steps)
 
+    def persistent(
+        grid, hi, lo, hi_right, lo_right, source, factor, size, start, columns, slot, steps, tiles, total, SPAN, **_
+    ):
+        """What a wide tile has above the diagonal is NaN here: the kernel writes it, and it must not matter."""
+        assert grid == min(total, MULTIPROCESSORS)
+        assert hi_right.block_shape[0] == SPAN * hi.block_shape[0]
+        assert (steps * module.WIDTH.value) % (SPAN * block) == 0
+        rows = size // block - start
+        for t in (t for program in range(grid) for t in range(program, total, grid)):
+            i, j = module.tile_of.fn(t % tiles, rows, columns, SPAN)
+            for k in range(SPAN * j, SPAN * j + SPAN):
+                at = t // tiles * size + (start + i) * block
+                if k <= i:
+                    update_tile((hi, lo), source, factor, size, t // tiles, start + i, start + k, slot, steps)
+                else:
+                    factor.base[at : at + block, (start + k) * block : (start + k + 1) * block] = torch.nan
+
+    update_kernel = persistent if hasattr(module, "place_of") else one_tile
     names = ("small_kernel", "factor_kernel", "solve_kernel", "update_kernel")
     return {name: Kernel(body) for name, body in locals().items() if name in names}
 
@@ -155,10 +175,32 @@ def reference() -> ModuleType:
 
 CASES = [
     (3, 1, "dense", 2), (2, 7, "dense", 2), (4, 32, "spectrum", 5), (2, 33, "dense", 2), (2, 64, "diagonal", 5),
-    (2, 65, "dense", 2), (1, 100, "lowrank", 3), (2, 128, "spectrum", 5), (2, 129, "dense", 2), (2, 256, "lowrank", 4),
-    (1, 300, "spectrum", 5), (2, 512, "rowscale", 4), (1, 512, "tridiagonal", 1), (2, 640, "dense", 2),
-    (1, 1000, "lowrank", 4),
+    (2, 100, "lowrank", 3), (2, 128, "spectrum", 5), (2, 256, "lowrank", 4), (1, 300, "spectrum", 5),
+    (2, 512, "rowscale", 4), (1, 512, "tridiagonal", 1), (1, 897, "dense", 2),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("span", [1, 2])
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_tile_map_covers_every_tile_once(rows: int, span: int) -> None:
+    module = load_submission("cholesky", FILES[0])
+    for columns in range(1, -(-rows // span) + 1):
+        found = [module.tile_of.fn(t, rows, columns, span) for t in range(module.tile_count(rows, columns, span))]
+        assert sorted(found) == [(i, j) for i in range(rows) for j in range(columns) if i >= span * j]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 7, 8])
+def test_plan_sums_every_product_once(blocks: int) -> None:
+    """Every block column is updated by every one to its left, before it is solved, and read from the original once."""
+    module = load_submission("cholesky", FILES[0])
+    summed = {column: set() for column in range(blocks)}
+    for step in module.plan(blocks):
+        assert summed[step.block] == set(range(step.block))
+        added = set(range(step.block - step.slot + step.first_slot, step.block + 1))
+        for column in range(step.block + 1, step.block + 1 + step.columns):
+            assert not summed[column] & added
+            assert step.fresh == (not summed[column])
+            summed[column] |= added
 
 
 @pytest.mark.parametrize(("batch", "n", "case", "cond"), CASES)
@@ -179,11 +221,11 @@ def residual(a: torch.Tensor, factor: torch.Tensor) -> float:
     return float(norm.max()) / (a.shape[-1] * torch.finfo(torch.float32).eps)
 
 
-@pytest.mark.parametrize(("n", "case", "cond"), [(512, "dense", 2), (512, "rowscale", 4), (768, "spectrum", 5)])
+@pytest.mark.parametrize(("n", "case", "cond"), [(384, "dense", 2), (512, "spectrum", 5)])
 def test_residual_is_of_the_librarys_class(module, reference, n: int, case: str, cond: int) -> None:
     data = reference.generate_input(1, n, cond, 7, case)
     ours, librarys = (residual(data, made) for made in (module.custom_kernel(data), reference.ref_kernel(data)))
-    assert ours < 8 * librarys, f"{ours:.3g} against {librarys:.3g}"
+    assert ours < 3 * librarys, f"{ours:.3g} against {librarys:.3g}"
 
 
 @pytest.mark.parametrize("n", [20, 60, 128, 400])
@@ -193,3 +235,74 @@ def test_not_positive_definite_ends_as_not_finite(module, n: int) -> None:
     factor = module.custom_kernel(data)
     assert torch.equal(factor[0], torch.eye(n))
     assert not factor[1].isfinite().all()
+
+
+def functions_of(file: str) -> dict[str, str]:
+    """Source of every function and class of a submission."""
+    text = (ROOT / "submissions" / "cholesky" / file).read_text()
+    nodes = ast.parse(text).body
+    return {node.name: ast.unparse(node) for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def test_what_the_files_share_is_the_same() -> None:
+    """Each must stand alone; only what is about the update may differ, and of that, host code between the first two."""
+    blocked, persistent, warpspec = (functions_of(f"cholesky_gluon_tcgen05_{kind}.py") for kind in KINDS)
+    differing = {name for name in blocked.keys() & persistent.keys() if blocked[name] != persistent[name]}
+    assert differing == {"update_kernel", "pieces_of", "update", "factor_blocks"}
+    differing = {name for name in persistent.keys() & warpspec.keys() if persistent[name] != warpspec[name]}
+    assert differing == {"update_kernel", "update"}
+
+
+UPDATE_ALONE = """
+
+def custom_kernel(data):
+    factor = torch.empty_like(data)
+    panel = [factor.new_empty(*factor.shape[:2], PANEL * BLOCK.value) for _ in range(2)]
+    for step in plan(data.shape[-1] // BLOCK.value)[:2]:
+        update(panel, data, factor, step)
+    return factor
+"""
+"""Appended to a file whose other kernels are those of the first, which is compiled as it is."""
+
+EXPECTED = {
+    "factor_kernel": {"UTCHMMA", "LDTM", "UTCBAR"},
+    "solve_kernel": {"UTCHMMA", "LDTM", "UTCBAR", "UTMALDG", "UTMASTG", "SYNCS"},
+    "update_kernel": {"UTCHMMA", "LDTM", "UTCBAR", "UTMALDG", "UTMASTG", "SYNCS"},
+}
+"""Of a kernel's SASS: tcgen05.mma of TF32 (HMMA; FP16's has the same name), its loads, its arrivals; TMA; barriers."""
+
+COLUMNS = {"blocked": {128}, "persistent": {256, 512}, "warpspec": {256, 512}}
+"""Of tensor memory, that the update allocates: one accumulator of 128, two of 128 or of 256."""
+
+
+@pytest.mark.parametrize("kind", [pytest.param("blocked", marks=pytest.mark.slow), "persistent", "warpspec"])
+def test_compiles_to_what_it_should(kind: str, tmp_path: Path) -> None:
+    text = (ROOT / "submissions" / "cholesky" / f"cholesky_gluon_tcgen05_{kind}.py").read_text()
+    copy = tmp_path / "kernels.py"
+    copy.write_text(text if kind == "blocked" else text + UPDATE_ALONE)
+    command = [sys.executable, "-m", "harness.cli.main", "compile", str(copy), "--arch", "sm_100a", "--case", "4"]
+    done = subprocess.run(
+        [*command, "--json", "--ptx", str(tmp_path), "--sass", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HARNESS_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (compilation,) = json.loads(done.stdout)["compilations"]
+    seen = set()
+    for kernel in compilation["kernels"]:
+        seen.add(kernel["name"])
+        assert kernel["resources"]["spill_store_bytes"] == 0
+        if kernel["name"] == "update_kernel":
+            assert kernel["resources"]["tensor_memory_columns"] in COLUMNS[kind]
+    assert seen == (set(EXPECTED) if kind == "blocked" else {"update_kernel"})
+    for listing in tmp_path.glob("*.sass"):
+        words = set(re.findall(r"[A-Z][A-Z0-9]+", listing.read_text()))
+        (name,) = (name for name in EXPECTED if name in listing.name)
+        assert words >= EXPECTED[name]
+        assert not words & {"STL", "LDL"}
+        ptx = listing.with_suffix(".ptx").read_text()
+        assert "tcgen05.mma.cta_group::1.kind::tf32" in ptx
+        assert ptx.index("tcgen05.relinquish_alloc_permit") < ptx.index("tcgen05.mma")
+        assert ("setmaxnreg" in ptx) == (kind == "warpspec")
