@@ -2,8 +2,8 @@
 #!POPCORN gpu B200
 """Gluon for Blackwell (sm_100a), the third of three: in the update, every kind of work has its own warps.
 
-Everything but `update_kernel` is that of cholesky_gluon_tcgen05_persistent.py, and of that the tiles, the ring of
-stages, the two accumulators and the two buffers for A. The mathematics is in cholesky_gluon_tcgen05_blocked.py:
+Everything but `update_kernel` is that of cholesky_gluon_tcgen05_persistent.py, and so are the update's tiles, ring of
+stages, two accumulators and two buffers for A. The mathematics is in cholesky_gluon_tcgen05_blocked.py:
 
     factor_kernel    L_bb = chol(A_bb), and L_bb⁻¹    POTF2; rows of an identity go along and become L_bb⁻ᵀ
     solve_kernel     L_ib = A_ib·L_bb⁻ᵀ               TRSM, by the inverse a product
@@ -48,8 +48,8 @@ BLOCK = gl.constexpr(128)  # rows and columns of a block: a tile of tensor memor
 WIDTH = gl.constexpr(32)  # columns of it that a thread keeps in registers
 DEPTH = gl.constexpr(16)  # columns of a piece
 PIECES = gl.constexpr(8)  # of a block
-STAGES = gl.constexpr(3)  # of a product, in flight
-RING = gl.constexpr(4)  # stages of the persistent kernel
+STAGES = gl.constexpr(3)  # of the solution, in flight
+RING = gl.constexpr(4)  # stages of the update, which go on from tile to tile
 PANEL = 2  # block columns whose products are summed before they are subtracted
 SMALL = 64
 
@@ -476,19 +476,18 @@ def factor_small(data: torch.Tensor) -> torch.Tensor:
     return factor
 
 
-def update(panel, source: torch.Tensor, factor: torch.Tensor, step: Step) -> None:
-    """Launches the update of a step. panel: hi and lo."""
-    batch, size, _ = factor.shape
+def update(operands: dict[int, list[TensorDescriptor]], source, factor, shape: torch.Size, step: Step) -> None:
+    """Launches the update of a step. operands: hi and lo of the panel for both factors, for each width of a tile."""
+    batch, size, _ = shape
     start = step.block + 1
     rows = size // BLOCK.value - start
     span = 2 if step.columns == rows else 1  # a wide tile may reach beyond the matrix, but not into other columns
     columns = -(-step.columns // span)
     tiles = tile_count(rows, columns, span)
     steps = (step.slot + 1 - step.first_slot) * PIECES.value
-    operands = [pieces_of(part, wide) for wide in (1, span) for part in panel]
-    update_kernel[(min(batch * tiles, multiprocessors(factor.device)),)](
-        *operands, slices_of(source), slices_of(factor), size, start, columns, step.first_slot, steps, tiles,
-        batch * tiles, SPAN=span, num_warps=4, maxnreg=128,
+    update_kernel[(min(batch * tiles, multiprocessors(factor.base.device)),)](
+        *operands[span], source, factor, size, start, columns, step.first_slot, steps, tiles, batch * tiles,
+        SPAN=span, num_warps=4, maxnreg=128,
     )  # fmt: skip
 
 
@@ -502,16 +501,22 @@ def factor_blocks(a: torch.Tensor) -> torch.Tensor:
         factor_kernel[(batch,)](a, factor, inverse, size, 0, ROWS=BLOCK.value, num_warps=4)
         return factor
     panel = [a.new_empty(batch, size, PANEL * BLOCK.value) for _ in range(2)]
+    narrow, wide = ([pieces_of(part, span) for part in panel] for span in (1, 2))
+    operands = {1: narrow + narrow, 2: narrow + wide}
+    original, result, inverses = pieces_of(a), pieces_of(factor), pieces_of(inverse)
+    original_slices, result_slices = slices_of(a), slices_of(factor)
     for step in plan(blocks):
         below = blocks - step.block - 1
         source = a if step.block == 0 else factor
         rows = 2 * BLOCK.value if below else BLOCK.value
         factor_kernel[(batch,)](source, factor, inverse, size, step.block, ROWS=rows, num_warps=rows // 32)
         if below:
-            matrices = [pieces_of(each) for each in (source, inverse, factor, *panel)]
-            solve_kernel[(batch * below,)](*matrices, factor, size, step.block, step.slot, num_warps=4)
+            pieces = original if step.block == 0 else result
+            solve_kernel[(batch * below,)](
+                pieces, inverses, result, *narrow, factor, size, step.block, step.slot, num_warps=4
+            )  # fmt: skip
         if step.columns:
-            update(panel, a if step.fresh else factor, factor, step)
+            update(operands, original_slices if step.fresh else result_slices, result_slices, a.shape, step)
     return factor
 
 

@@ -256,11 +256,11 @@ def test_what_the_files_share_is_the_same() -> None:
 UPDATE_ALONE = """
 
 def custom_kernel(data):
-    factor = torch.empty_like(data)
-    panel = [factor.new_empty(*factor.shape[:2], PANEL * BLOCK.value) for _ in range(2)]
+    panel = data.new_empty(*data.shape[:2], PANEL * BLOCK.value)
     for step in plan(data.shape[-1] // BLOCK.value)[:2]:
-        update(panel, data, factor, step)
-    return factor
+        operands = {span: [pieces_of(panel, s) for s in (1, 1, span, span)] for span in (1, 2)}
+        update(operands, slices_of(data), slices_of(data), data.shape, step)
+    return data
 """
 """Appended to a file whose other kernels are those of the first, which is compiled as it is."""
 
