@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,9 +10,9 @@ import click
 from harness.boards.board import GridName
 from harness.boards.find import find_board
 from harness.cli.document import figure_us, interval_us, plain_value, reason_document
-from harness.cli.formatting import ending, format_case, format_time, printable
+from harness.cli.formatting import ending, format_case, format_indices, format_time, printable
 from harness.cli.operands import Side
-from harness.cli.report import TRACEBACK_LINES, plain_table, write
+from harness.cli.report import TRACEBACK_LINES, plain_table, print_table, write
 from harness.evaluation.record import IsolationLevel
 from harness.measure.comparison import LEAST_THRESHOLD, Judgement, Ratio, Verdict, Why
 
@@ -78,10 +79,13 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
         f"isolation {result.isolation.value}",
     )
     console.print()
-    console.print(_table(result))
+    print_table(console, _table(result))
+    faults: dict[tuple[object, ...], list[CaseComparison]] = {}
     for case in result.cases:
         if case.fault is not None:
-            _write_fault(console, case)
+            faults.setdefault((case.fault.name, case.fault.status, case.fault.reason), []).append(case)
+    for cases in faults.values():
+        _write_fault(console, cases)
     console.print()
     _write_verdict(console, result)
     write(
@@ -191,10 +195,13 @@ def _percent(ratio: Ratio) -> str:
     return f"{off:.{2 if ratio.half_width < 0.01 else 1}f} % {'less' if ratio.value < 1 else 'more'} time than A"
 
 
-def _write_fault(console: Console, case: CaseComparison) -> None:
+def _write_fault(console: Console, cases: Sequence[CaseComparison]) -> None:
+    """What went wrong, alike in all of these cases."""
+    case = cases[0]
     assert case.fault is not None
     console.print()
-    write(console, f"case {case.index}, {_whose(case)}: {case.fault.status.value}", style="red")
+    which = format_indices(each.index for each in cases)
+    write(console, f"case {which}, {_whose(case)}: {case.fault.status.value}", style="red")
     write(console, f"{printable(case.fault.reason.message)} ({case.fault.reason.code.value})", indent=2)
     if case.fault.traceback.strip():
         write(console, ending(case.fault.traceback, TRACEBACK_LINES), style="dim", indent=2)

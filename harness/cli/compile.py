@@ -36,8 +36,11 @@ DEFAULT_ARCHITECTURE = "sm_100a"
 @click.option("--tests", is_flag=True, help="Follow the cases of the tests grid instead of the benchmarks.")
 @click.option(
     "--arch",
+    "arch",
     metavar="ARCH[,ARCH]",
-    help=f"Among {', '.join(ARCHITECTURES)}. Default: those of the header's GPUs, else {DEFAULT_ARCHITECTURE}.",
+    multiple=True,
+    help=f"Among {', '.join(ARCHITECTURES)}; may be repeated. "
+    f"Default: those of the header's GPUs, else {DEFAULT_ARCHITECTURE}.",
 )
 @click.option(
     "--ptx", "ptx_folder", type=click.Path(path_type=Path), metavar="DIR", help="Write every kernel's PTX there."
@@ -60,7 +63,7 @@ def compile_command(
     board_name: str | None,
     cases: tuple[int, ...],
     tests: bool,
-    arch: str | None,
+    arch: tuple[str, ...],
     ptx_folder: Path | None,
     sass_folder: Path | None,
     timeout_s: float,
@@ -180,9 +183,9 @@ def _board(operand: _Operand, option: str | None, directives: Directives) -> Boa
     return board
 
 
-def _architectures(option: str | None, directives: Directives, board: Board | None) -> tuple[Architecture, ...]:
-    if option is not None:
-        names = [name for name in option.split(",") if name.strip()]
+def _architectures(option: Sequence[str], directives: Directives, board: Board | None) -> tuple[Architecture, ...]:
+    if option:
+        names = [name for part in option for name in part.split(",") if name.strip()]
         if not names:
             raise RequestError("names no architecture", where="--arch", allowed=", ".join(ARCHITECTURES))
         return tuple(dict.fromkeys(find_architecture(name) for name in names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.cli.formatting import ending, format_indices, printable
-from harness.cli.report import plain_table, write
+from harness.cli.report import plain_table, print_table, write
 from harness.compiling.architectures import ARCHITECTURES
 from harness.compiling.record import Compilation, CompileStatus, Kernel, Problem, ProblemKind
 
@@ -49,7 +49,7 @@ def render_compilation(console: Console, compilation: Compilation, *, verbose: b
     line = f"{compilation.architecture}{product}: {_STATUS_WORDS[compilation.status]}   {kernels}"
     write(console, line, style=_STATUS_STYLE[compilation.status])
     if compilation.kernels:
-        console.print(_table(compilation))
+        print_table(console, _table(compilation))
         if verbose or count <= DETAILS_SHOWN:
             for number, kernel in enumerate(compilation.kernels):
                 _write_details(console, number, kernel)
@@ -120,7 +120,11 @@ def _write_details(console: Console, number: int, kernel: Kernel) -> None:
     source = f" · {kernel.source}" if kernel.source else ""
     cases = f" · cases {format_indices(kernel.cases)}" if kernel.cases else ""
     if kernel.cases and not kernel.autotuned:
-        cases += f" · {kernel.launches} launches" if kernel.launches else " · not launched"
+        cases += (
+            f" · {kernel.launches} launch{'' if kernel.launches == 1 else 'es'}"
+            if kernel.launches
+            else " · not launched"
+        )
     head = f"{number} {kernel.dsl.value}{source}{cases} · {kernel.code_bytes:,} B of code · {kernel.compile_s:.2f} s"
     write(console, printable(head), style="dim")
     if kernel.specialisation:

@@ -36,7 +36,7 @@ class BoardLine:
     of: RankClass | None
     best: HistoryRow | None
     ranked: RankClass | None
-    scores_ns: Sequence[float]
+    scores_ns: list[float]
 
 
 def board_lines(progress: Sequence[Step]) -> list[BoardLine]:

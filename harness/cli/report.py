@@ -302,12 +302,18 @@ def _write_disagreements(console: Console, cases: Iterable[CaseResult]) -> None:
 
 
 def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
-    groups: dict[tuple[CaseKind, str], list[int]] = {}
+    """Each kind of remark once, by the first case that has it: those of most cases differ in numbers alone."""
+    groups: dict[tuple[CaseKind, str], dict[int, str]] = {}
     for case in cases:
         for note in case.notes:
-            groups.setdefault((case.kind, note), []).append(case.index)
-    for (kind, note), indices in groups.items():
-        write(console, f"{kind.value} {format_indices(indices)}: {printable(note)}", style="dim")
+            groups.setdefault((case.kind, shape(note)), {}).setdefault(case.index, note)
+    for (kind, _), notes in groups.items():
+        first, *others = notes
+        if all(notes[index] == notes[first] for index in others):
+            text = f"{kind.value} {format_indices(notes)}: {notes[first]}"
+        else:
+            text = f"{kind.value} {first}: {notes[first]} (alike: {format_indices(others)})"
+        write(console, printable(text), style="dim")
 
 
 __all__ = ["evaluation_document", "plain_table", "print_table", "render_evaluation", "shape", "write"]

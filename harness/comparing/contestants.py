@@ -33,14 +33,21 @@ class Contestant:
         self._phase, self._host, self._cuda, self._timeout_s, self._choice = phase, host, cuda, timeout_s, choice
         self._session: Session | None = None
         self._form: OutputForm | None = None
+        self._unloadable: Failed | None = None
 
     def ready(self) -> None:
-        """Have a worker with the submission loaded. Raises Failed."""
+        """Have a worker with the submission loaded. Raises Failed; a file that did not load is not tried again."""
+        if self._unloadable is not None:
+            raise self._unloadable
         if self._session is not None and self._session.alive:
             return
         self.close()
         self._session = Session(self._host, self._phase, cuda=self._cuda)
-        self._guard(lambda session: session.import_submission(self._timeout_s))
+        try:
+            self._guard(lambda session: session.import_submission(self._timeout_s))
+        except Failed as failed:
+            self._unloadable = failed
+            raise
 
     def first_call(self, packed: Packed, boards_answer: Callable[[], Any]) -> Any:
         """The untimed call in which a shape is compiled and tuned; its output. Raises Failed."""

@@ -26,9 +26,10 @@ from harness.measure.statistics import case_figure
 from harness.store.rows import EvaluationRow
 
 
-def screen(evaluation: EvaluationRow, width: int = 80) -> str:
+def screen(evaluation: EvaluationRow, width: int = 80, *, with_notes: bool = False) -> str:
     text = io.StringIO()
-    render_evaluation(Console(file=text, width=width, highlight=False), None, evaluation)
+    console = Console(file=text, width=width, highlight=False)
+    render_evaluation(console, None, evaluation, with_notes=with_notes)
     assert all(len(line) <= width for line in text.getvalue().splitlines())
     return text.getvalue()
 
@@ -248,3 +249,11 @@ def test_events_that_disagree_are_told_on_the_result_screen() -> None:
     said = " ".join(screen(row(measured(40_000))).split())
     assert "benchmark 0: device events read 40.000 µs, the supervisor's clock 50.000 µs" in said
     assert "device events" not in screen(row(measured(51_000)))
+
+
+def test_remarks_that_differ_in_numbers_alone_are_one() -> None:
+    notes = (("residual 0.31 of 20",), ("residual 0.4 of 20", "slow"), ("residual 0.2 of 20", "slow"))
+    cases = [sample_store.test_case(index, notes=each) for index, each in enumerate(notes)]
+    shown = screen(row(*cases), with_notes=True)
+    assert "test 0: residual 0.31 of 20 (alike: 1–2)\n" in shown
+    assert "test 1–2: slow\n" in shown

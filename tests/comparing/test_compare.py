@@ -83,6 +83,16 @@ def test_a_wrong_side_is_named_and_the_other_cases_run(home: Path) -> None:
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
+def test_a_file_that_does_not_load_is_told_once(home: Path) -> None:
+    files = write(home, fast=FAST, none="#!POPCORN leaderboard vectoradd\n")
+    done = harness("compare", files["fast"], files["none"], "--grid", "cpu", "--budget", "0")
+    assert done.returncode == 1
+    assert "case 0–1, B: failed\n  the file defines no function custom_kernel(data) (no_entry)\n" in done.stdout
+    assert "AssertionError" not in done.stdout + done.stderr
+    assert done.stdout.count("B failed") == 2
+
+
 def test_boards_are_not_mixed(home: Path) -> None:
     files = write(home, a=FAST, b=FAST.replace("vectoradd", "softmax"), none="def custom_kernel(data): pass\n")
     mixed = harness("compare", files["a"], files["b"])

@@ -166,6 +166,12 @@ def test_kept_beside_a_submission_and_compared(run: Run, tmp_path: Path) -> None
     )
 
 
+def test_architectures_may_be_given_one_by_one(run: Run) -> None:
+    file = KERNELS / "nvrtc_good.py"
+    result = run(file, "--board", HERE / "tile", "--case", 0, "--arch", "sm_90a", "--arch", "sm_120a,sm_90a", "--json")
+    assert [each["architecture"] for each in json.loads(result.stdout)["compilations"]] == ["sm_90a", "sm_120a"]
+
+
 def test_the_same_kernel_compares_as_the_same(compile_kernel) -> None:
     compilation = compile_kernel("plain_good.cu").compilation
     (change,) = compare_compilations(compilation, compilation).kernels

@@ -87,6 +87,12 @@ def test_cases_are_matched_by_what_they_are() -> None:
     assert any("different sessions" in note for note in result.notes)
 
 
+def test_nothing_compared_needs_no_word_on_sessions() -> None:
+    result = compare(row(benchmark(0, 100, n=1)), row(benchmark(0, 100, n=2)), "b", "b")
+    assert [each.change for each in result.cases] == [None, None]
+    assert (result.notes, result.sessions_differ) == ((), False)
+
+
 def test_a_case_that_repeats_is_matched_in_order() -> None:
     old = row(benchmark(0, 100, n=1), benchmark(1, 200, n=1))
     result = compare(old, row(benchmark(0, 100, n=1), benchmark(1, 100, n=1)), "b", "b")
