@@ -31,7 +31,8 @@ Matrices of up to 64 rows are one launch of `small_kernel`, each in the register
 that is no multiple of 128 is padded by an identity in a copy, so that no kernel has masks and TMA has its alignment.
 The root of a negative pivot is NaN, and so is what follows.
 
-Compiled for sm_100a and sm_103a, not run here. Host program, plan and 3×TF32 products are tested on the CPU.
+Compiled for sm_100a and sm_103a, not run here. On the CPU these functions were run as Python, over torch, with random
+delays of all that is asynchronous.
 """
 
 from typing import NamedTuple

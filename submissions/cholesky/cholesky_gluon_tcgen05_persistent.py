@@ -24,7 +24,8 @@ thread block an SM. A wide tile on the diagonal has a block above it, which is w
 puts zeros there later. What of a tile lies beyond the right end is outside of the matrix that TMA's descriptor names:
 it reads as zero and is not written.
 
-Compiled for sm_100a and sm_103a, not run here. Host program, plan and 3×TF32 products are tested on the CPU.
+Compiled for sm_100a and sm_103a, not run here. On the CPU these functions were run as Python, over torch, with random
+delays of all that is asynchronous.
 """
 
 import functools

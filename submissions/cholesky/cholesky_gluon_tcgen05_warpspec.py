@@ -21,7 +21,8 @@ the products, all went on to a slice of the tile before, and a slice that came l
 and each waits only for what it needs, by the barriers on the right. The first two have no barrier of the whole thread
 block in their loops, and need few registers: 64 a thread, so that the third has 192.
 
-Compiled for sm_100a and sm_103a, not run here. Host program, plan and 3×TF32 products are tested on the CPU.
+Compiled for sm_100a and sm_103a, not run here. On the CPU these functions were run as Python, over torch, with random
+delays of all that is asynchronous.
 """
 
 import functools
