@@ -131,11 +131,15 @@ def _measure_noise(board: Board, runs: int, logs: Path, server: ForkServer) -> N
 
 
 def _words(name: str, value: float) -> str:
+    return " ".join(_what_and_figure(name, value))
+
+
+def _what_and_figure(name: str, value: float) -> tuple[str, str]:
     if name == BANDWIDTH:
-        return f"copy {value / 1e9:,.1f} GB/s"
+        return "copy", f"{value / 1e9:,.1f} GB/s"
     if name.startswith(FLOPS):
-        return f"{name.removeprefix(FLOPS)} product {value / 1e12:,.3g} TFLOP/s"
-    return f"{'one more launch' if name == LAUNCH else 'a call of nothing'} {value / 1e3:,.2f} µs"
+        return f"{name.removeprefix(FLOPS)} product", f"{value / 1e12:,.3g} TFLOP/s"
+    return "one more launch" if name == LAUNCH else "a call of nothing", f"{value / 1e3:,.2f} µs"
 
 
 def _share(name: str, value: float, peaks: Peaks | None) -> str:
@@ -151,7 +155,7 @@ def _share(name: str, value: float, peaks: Peaks | None) -> str:
 
 def _render(device: DeviceCalibration, noises: list[NoiseCalibration]) -> None:
     from harness.cli.formatting import printable
-    from harness.cli.report import plain_table, write
+    from harness.cli.report import plain_table, print_table, write
     from harness.evaluation.state import describe
     from harness.measure.speed_of_light import peaks_for
 
@@ -161,13 +165,15 @@ def _render(device: DeviceCalibration, noises: list[NoiseCalibration]) -> None:
         write(console, state, style="dim")
     peaks = peaks_for(device.device.name)
     table = plain_table()
-    for column in ("measured", "of the datasheet"):
+    shares = {name: _share(name, value, peaks) for name, value in device.figures.items()}
+    for column in ("measured", "", *(["of the datasheet"] if any(shares.values()) else [])):
         table.add_column(column, justify="left" if column == "measured" else "right")
     for name, value in device.figures.items():
         if name != NOOP_SPREAD:
-            spread = f" ± {device.figures[NOOP_SPREAD] / 1e3:,.2f}" if name == NOOP else ""
-            table.add_row(_words(name, value) + spread, _share(name, value, peaks))
-    console.print(table)
+            table.add_row(*_what_and_figure(name, value), *([shares[name]] if any(shares.values()) else []))
+    if NOOP_SPREAD in device.figures:
+        table.add_row("  half of 10th to 90th percentile", f"{device.figures[NOOP_SPREAD] / 1e3:,.2f} µs")
+    print_table(console, table)
     if not noises:
         write(console, "noise between runs: not measured (--board BOARD does)", style="dim")
         return
@@ -178,7 +184,8 @@ def _render(device: DeviceCalibration, noises: list[NoiseCalibration]) -> None:
         spread = f"{100 * coefficient_of_variation(each.scores_ns):.3f} %"
         delta = f"{100 * each.noise.delta:.2f} %{'' if _kept(each) else ' (not kept)'}"
         table.add_row(printable(each.key.leaderboard), each.key.grid.value, str(each.noise.runs), spread, delta)
-    console.print(table)
+    console.print()
+    print_table(console, table)
 
 
 def _device_document(calibration: DeviceCalibration) -> dict[str, Any]:
