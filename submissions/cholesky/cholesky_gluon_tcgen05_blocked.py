@@ -24,8 +24,8 @@ and 128 of 512 columns of tensor memory. Two thread blocks fit an SM: one multip
 to everyone as the row that it also is: one barrier a column. What the columns before did to these 32 is a product of
 tensor cores. The steps that make L of A_bb make I·L_bb⁻ᵀ of an identity, in the other half of the threads.
 
-**Inverses** of 128 × 128 make TRSM a product and cost accuracy where a block is nearly singular: in emulation the
-residual was 1.1 to 1.9 times the library's, and 10 times (0.2 % of what the board allows) for the `lowrank` cases.
+**Inverses** of 128 × 128 make TRSM a product and cost accuracy where a block is nearly singular: run as below, the
+residual was 0.9 to 1.8 times the library's, and 9 times (0.2 % of what the board allows) for `lowrank` matrices.
 
 Matrices of up to 64 rows are one launch of `small_kernel`, each in the registers of one or two warps. Above, a size
 that is no multiple of 128 is padded by an identity in a copy, so that no kernel has masks and TMA has its alignment.
