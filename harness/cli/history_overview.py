@@ -147,6 +147,4 @@ def _device(of: RankClass | None) -> str:
 
 def places_of(reader: Reader, user: str, boards: Sequence[BoardLine]) -> dict[RankClass, Place]:
     """Where the user stands now in the rankings of these lines."""
-    classes = dict.fromkeys(line.ranked for line in boards if line.ranked is not None)
-    found = {of: reader.place_of(of, user) for of in classes}
-    return {of: place for of, place in found.items() if place is not None}
+    return reader.places(user, [line.ranked for line in boards if line.ranked is not None])

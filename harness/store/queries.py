@@ -135,6 +135,7 @@ STALE_CLASSES = "SELECT id FROM rank_classes WHERE stale ORDER BY id"
 CLASSES = """
 SELECT id, stale, leaderboard, grid, device_kind, device_name, protocol, isolation, unranked FROM rank_classes
 """
+EVERY_CLASS = "SELECT * FROM rank_classes ORDER BY id"
 CLASSES_OF_BOARD = "SELECT * FROM rank_classes WHERE leaderboard = :leaderboard ORDER BY last_evaluation_id DESC, id"
 
 CLASSES_OF_SUBMISSION = """
@@ -196,11 +197,12 @@ SELECT score_ns, last_evaluation_id FROM user_standings WHERE class_id = :class_
 """
 BEST_OF_USER = "SELECT submission_id, score_ns FROM user_standings WHERE class_id = :class_id AND user_name = :user"
 # How many are faster by more than δ (`factor` is 1 + δ), and how many there are; the first condition is the index's.
-PLACE = """
-SELECT (SELECT count(*) FROM user_standings o
+PLACES = """
+SELECT u.class_id,
+       (SELECT count(*) FROM user_standings o
         WHERE o.class_id = u.class_id AND o.score_ns < u.score_ns AND o.score_ns * :factor < u.score_ns),
        (SELECT count(*) FROM user_standings o WHERE o.class_id = u.class_id)
-FROM user_standings u WHERE u.class_id = :class_id AND u.user_name = :user
+FROM user_standings u WHERE u.user_name = :user AND u.class_id IN ({class_ids})
 """
 SET_RANK_THEN = "UPDATE evaluations SET rank_then = :rank WHERE id = :id"
 DERIVED_CONTENTS = (

@@ -47,15 +47,21 @@ class Place:
 
 def classes(db: Database, leaderboard: str, known: Mapping[NoiseKey, NoiseCalibration]) -> list[BoardClass]:
     """The classes of a board that have scores, with the noise that is `known` of them, the one used last first."""
-    return [
-        BoardClass(
-            row["id"],
-            calibrations.calibrated(calibrations.rank_class_of(row), known),
-            ReasonCode(row["unranked"]) if row["unranked"] else None,
-            bool(row["stale"]),
-        )
-        for row in db.rows(queries.CLASSES_OF_BOARD, {"leaderboard": leaderboard})
-    ]
+    return [_class(row, known) for row in db.rows(queries.CLASSES_OF_BOARD, {"leaderboard": leaderboard})]
+
+
+def every_class(db: Database, known: Mapping[NoiseKey, NoiseCalibration]) -> list[BoardClass]:
+    """Those of all boards."""
+    return [_class(row, known) for row in db.rows(queries.EVERY_CLASS)]
+
+
+def _class(row: Row, known: Mapping[NoiseKey, NoiseCalibration]) -> BoardClass:
+    return BoardClass(
+        row["id"],
+        calibrations.calibrated(calibrations.rank_class_of(row), known),
+        ReasonCode(row["unranked"]) if row["unranked"] else None,
+        bool(row["stale"]),
+    )
 
 
 def best_of_users(db: Database, of: BoardClass, limit: int | None = None) -> tuple[list[Entry], int]:
@@ -147,16 +153,23 @@ def best_of_user(db: Database, of: BoardClass, user: str) -> tuple[int, float] |
     return latest[2], figure.value_ns
 
 
-def place_of(db: Database, of: BoardClass, user: str) -> Place | None:
-    """Where a user stands in a class, without reading where everybody else does."""
-    if of.stale:
-        scores = best_scores(db, of)
-        own = scores.get(user)
-        if own is None:
-            return None
-        return Place(rank_in(own, sorted(scores.values()), of.rank_class.delta).number, len(scores))
-    found = db.tuples(queries.PLACE, {"class_id": of.id, "user": user, "factor": 1 + of.rank_class.delta})
-    return Place(1 + found[0][0], found[0][1]) if found else None
+def places(db: Database, of: Iterable[BoardClass], user: str) -> dict[RankClass, Place]:
+    """Where a user stands in each of some classes in which they do, without reading where everybody else does."""
+    found: dict[RankClass, Place] = {}
+    by_factor: dict[float, dict[int, BoardClass]] = {}
+    for each in of:
+        if each.stale:
+            scores = best_scores(db, each)
+            if user in scores:
+                number = rank_in(scores[user], sorted(scores.values()), each.rank_class.delta).number
+                found[each.rank_class] = Place(number, len(scores))
+        else:
+            by_factor.setdefault(1 + each.rank_class.delta, {})[each.id] = each
+    for factor, some in by_factor.items():
+        sql = queries.PLACES.format(class_ids=", ".join(map(str, some)))
+        for class_id, faster, users in db.tuples(sql, {"user": user, "factor": factor}):
+            found[some[class_id].rank_class] = Place(1 + faster, users)
+    return found
 
 
 def _by_user(db: Database, query: str, of: BoardClass, **parameters: str) -> Iterator[tuple[str, list[Any]]]:

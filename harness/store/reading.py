@@ -174,10 +174,13 @@ class Reader:
             for user, score_ns in ranked.best_scores(self._database(), of).items()
         }
 
-    def place_of(self, rank_class: RankClass, user: str) -> Place | None:
-        """Where a user stands in a class; None for one that does not rank, and for a user who has no score there."""
-        of = next((of for of in self._ranking(rank_class.leaderboard) if of.rank_class == rank_class), None)
-        return None if of is None else ranked.place_of(self._database(), of, user)
+    def places(self, user: str, rank_classes: Iterable[RankClass]) -> dict[RankClass, Place]:
+        """Where a user stands in those of the classes that rank and in which they have a score."""
+        wanted = set(rank_classes)
+        if self._db is None or not wanted:
+            return {}
+        every = ranked.every_class(self._db, self._noises())
+        return ranked.places(self._db, [of for of in every if of.ranks and of.rank_class in wanted], user)
 
     def ranks_before(self, of: BoardClass, moment: datetime) -> dict[str, Rank]:
         """The rank that each user of a class had at a moment, by what had ended before it."""

@@ -104,7 +104,8 @@ def test_the_place_is_that_of_the_ranking(boards: Path) -> None:
         with open_reader() as reader:
             of = next(of for of in reader.board_classes("cholesky") if of.ranks and of.rank_class.grid is GridName.CPU)
             entries, total = reader.best_of_users(of)
-            found = {user: reader.place_of(of.rank_class, user) for user in ("ada", "bob", "eve", "nobody")}
+            of_class = of.rank_class
+            found = {user: reader.places(user, [of_class]).get(of_class) for user in ("ada", "bob", "eve", "nobody")}
         assert total == len(entries) == 3
         return found
 
