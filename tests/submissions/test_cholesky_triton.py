@@ -29,7 +29,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "panels in pairs": {"LONG": 1},
     "one product a step": {"sums_in_registers": lambda device: False},
 }
-WORST = 8
+WORST = 5
 """Times the library's residual, at most (beside which a thousandth of what is allowed at n = 1 is nothing)."""
 
 
@@ -116,7 +116,8 @@ class TestCompiled:
 
 
 def as_tensor_cores_do() -> None:
-    """Let the interpreter's TF32 products be TF32 products, whose operands the hardware cuts, and 3×TF32 three."""
+    """Let the interpreter's TF32 products be TF32 products, whose operands the hardware cuts, and 3×TF32 three of them,
+    for which Triton rounds hi (cvt.rna) and leaves lo to be cut."""
     import numpy as np
     from triton.runtime import interpreter
 
@@ -125,12 +126,16 @@ def as_tensor_cores_do() -> None:
     def cut(x: Any) -> Any:
         return (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
+    def rounded(x: Any) -> Any:
+        return cut((np.ascontiguousarray(x).view(np.uint32) + np.uint32(0x1000)).view(np.float32))
+
     def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, most: Any) -> Any:
         if "IEEE" in str(precision):
             return plain(self, a, b, d, precision, most)
-        a_hi, b_hi = cut(a.data), cut(b.data)
         total = d.data
+        a_hi, b_hi = cut(a.data), cut(b.data)
         if "x3" in str(precision):
+            a_hi, b_hi = rounded(a.data), rounded(b.data)
             total = total + (cut(a.data - a_hi) @ b_hi + a_hi @ cut(b.data - b_hi))
         return interpreter.TensorHandle(total + a_hi @ b_hi, d.dtype.scalar)
 
@@ -144,7 +149,7 @@ def triangles_are_in_order(module: Any) -> None:
     import triton.language as tl
 
     @triton.jit
-    def kernel(place, out):
+    def kernel(place: tl.constexpr, out: Any) -> None:
         index = tl.arange(0, 65536)
         row, col = place(index)
         tl.store(out + 2 * index, row)
@@ -184,12 +189,12 @@ def main(name: str, *cases: str) -> None:
         print(f"{name} {case}: {ours:.3g}, library {library:.3g}")
         assert torch.equal(data, kept)
         assert ours <= WORST * library + 1e-3 / int(n), f"{case}: {ours:.3g}, library {library:.3g}"
-    for n in (20, 70, 150):
-        data = torch.eye(n).repeat(2, 1, 1)
-        data[0, n // 2, n // 2] = -1.0
+    for size in (20, 70, 150):
+        data = torch.eye(size).repeat(2, 1, 1)
+        data[0, size // 2, size // 2] = -1.0
         factor = module.custom_kernel(data)
-        assert not bool(factor[0].isfinite().all()), f"not positive definite, n = {n}"
-        assert torch.equal(factor[1], data[1]), f"beside a matrix that is not positive definite, n = {n}"
+        assert not bool(factor[0].isfinite().all()), f"not positive definite, n = {size}"
+        assert torch.equal(factor[1], data[1]), f"beside a matrix that is not positive definite, n = {size}"
     if name == "cholesky_triton_blocked":
         triangles_are_in_order(module)
 
