@@ -1,0 +1,285 @@
+"""The portable Gluon kernels and those for Hopper of the cholesky board, as far as a machine without a GPU can tell.
+
+Their source runs as Python over torch (`gluon_emulator`), which proves plan, addresses, barriers and the numerics of
+3×TF32; what they become is looked up in their PTX and SASS.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import gluon_emulator
+import pytest
+import torch
+from gluon_emulator import ROOT, Machine, load_gluon
+
+BLOCKED, WGMMA = FILES = "cholesky_gluon_blocked.py", "cholesky_gluon_wgmma.py"
+MULTIPROCESSORS = 3  # of the make-believe device: few, so that every one has several tiles
+
+
+@pytest.fixture(params=FILES)
+def module(request, monkeypatch) -> ModuleType:
+    """A submission that runs here. What it allocates is full of NaN."""
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda self, *shape: self.new_full(shape, torch.nan))
+    monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, torch.nan))
+    loaded = load_gluon("cholesky", request.param)
+    if request.param == WGMMA:
+        loaded.multiprocessors_of = lambda device: MULTIPROCESSORS
+    return loaded
+
+
+wgmma_only = pytest.mark.parametrize("module", [WGMMA], indirect=True)
+
+
+@pytest.fixture(params=[False, True], ids=["at once", "late"])
+def lazy(request, monkeypatch) -> None:
+    """When asynchronous work is done: at once, or as late as can be."""
+    monkeypatch.setattr(Machine, "lazy", request.param)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[ModuleType]:
+    board = ROOT / "leaderboards" / "cholesky"
+    sys.path.insert(0, str(board))
+    sys.modules.pop("task", None)
+    try:
+        spec = importlib.util.spec_from_file_location("cholesky_reference_of_hopper", board / "reference.py")
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        yield loaded
+    finally:
+        sys.modules.pop("task", None)
+        sys.path.remove(str(board))
+
+
+def residual(a: torch.Tensor, factor: torch.Tensor) -> float:
+    """‖L·Lᵀ − A‖₁ / (n·ε·‖A‖₁), in float64."""
+    a, factor = a.double(), factor.double()
+    norm = torch.linalg.matrix_norm(factor @ factor.mT - a, 1) / torch.linalg.matrix_norm(a, 1)
+    return float(norm.max()) / (a.shape[-1] * torch.finfo(torch.float32).eps)
+
+
+def assert_right(module, reference, batch: int, n: int, case: str = "dense", cond: int = 2) -> float:
+    """Returns the residual as a multiple of the library's."""
+    data = reference.generate_input(batch, n, cond, 1000 + n, case)
+    kept = data.clone()
+    factor = module.custom_kernel(data)
+    right, message = reference.check_implementation(data, factor)
+    assert right, message
+    assert torch.equal(data, kept)
+    assert not factor.triu(1).any()
+    return residual(data, factor) / max(residual(data, reference.ref_kernel(data)), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("batch", "n", "case", "cond"),
+    [
+        (2, 1, "dense", 2), (3, 7, "dense", 2), (2, 32, "spectrum", 5), (2, 33, "dense", 2), (2, 64, "diagonal", 5),
+        (2, 100, "lowrank", 3), (1, 128, "spectrum", 5), (2, 129, "dense", 2), (1, 200, "spectrum", 5),
+    ],
+)  # fmt: skip
+def test_right(module, reference, batch: int, n: int, case: str, cond: int) -> None:
+    assert_right(module, reference, batch, n, case, cond)
+
+
+@pytest.mark.parametrize(("batch", "n"), [(2, 130), (1, 260)])
+def test_right_whenever_copies_and_products_are_done(module, reference, lazy, batch: int, n: int) -> None:
+    """With groups of two blocks, so that there is an update of every kind."""
+    module.GROUP = 128
+    module.group_of = lambda n: 256
+    assert assert_right(module, reference, batch, n) < 2
+
+
+@wgmma_only
+def test_right_with_wide_tiles(module, reference, lazy) -> None:
+    """Tiles beyond the last row, above the diagonal, and several a program."""
+    module.group_of = lambda n: 128
+    module.shape_of = lambda step, batch, multiprocessors: module.COLUMN if step.columns == 128 else module.WIDE
+    assert assert_right(module, reference, 1, 390) < 2
+
+
+@wgmma_only
+@pytest.mark.parametrize("buffer", ["stage", "sums"])
+def test_a_buffer_filled_too_early_would_be_seen(module, monkeypatch, buffer: str) -> None:
+    """Work is late enough: without the waits before a buffer is filled again, numbers are wrong or barriers fail."""
+    monkeypatch.setattr(Machine, "lazy", True)
+    monkeypatch.setattr(gluon_emulator, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(module, "shape_of", lambda *_: module.NARROW)
+    made: list[object] = []
+    wait, init = module.mbarrier.wait, module.mbarrier.init
+
+    def remember(barrier, count) -> None:
+        """Of the program that runs now."""
+        if len(made) == 2 * module.NARROW.stages + 2:
+            made.clear()
+        made.append(barrier)
+        init(barrier, count)
+
+    monkeypatch.setattr(module.mbarrier, "init", remember)
+
+    def wait_unless_forgotten(barrier, phase) -> None:
+        """Barriers are made in the order ready, empty, ready, empty, ..., full, drained."""
+        place = next(i for i, known in enumerate(made) if known is barrier)
+        full, drained = len(made) - 2, len(made) - 1
+        if place == full or (place != drained if buffer == "sums" else place % 2 == 0 or place == drained):
+            wait(barrier, phase)
+        if place == full and buffer == "sums":
+            time.sleep(0.05)  # long enough for the next sum to come
+
+    monkeypatch.setattr(module.mbarrier, "wait", wait_unless_forgotten)
+    scratch = module.Scratch(torch.zeros(1, 512, 512))
+    panel = torch.randn(512, 128)
+    for half, part in zip(scratch.panel, module.split(gluon_emulator.Value(panel)), strict=True):
+        half[:, :128] = part.data
+    out = torch.zeros(1, 512, 512)
+    with contextlib.suppress(AssertionError, RuntimeError):
+        module.update(module.Step("update", 128, 128, 384), out, out, scratch)
+    assert not torch.allclose(out[0, 128:, 128:].tril(), -(panel[128:] @ panel[128:].T).tril(), atol=1e-3)
+
+
+@pytest.mark.parametrize(("case", "cond", "most"), [("dense", 5, 2), ("lowrank", 4, 20)])
+def test_residual_is_of_the_librarys_class(module, reference, case: str, cond: int, most: float) -> None:
+    """`most` is for a diagonal block's inverse; the other file substitutes."""
+    times = assert_right(module, reference, 1, 256, case, cond)
+    assert times < (most if hasattr(module, "WIDE") else 2), f"{times:.2g} times the library's"
+
+
+@pytest.mark.parametrize("n", [20, 60, 128, 300])
+def test_not_positive_definite_ends_as_not_finite(module, n: int) -> None:
+    data = torch.eye(n).repeat(2, 1, 1)
+    data[1, n // 2, n // 2] = -1
+    factor = module.custom_kernel(data)
+    assert torch.equal(factor[0], torch.eye(n))
+    assert not factor[1].isfinite().all()
+
+
+@wgmma_only
+@pytest.mark.parametrize("side", range(1, 20))
+def test_tile_map_covers_the_triangle_once(module, side: int) -> None:
+    tiles = [module.tile_of(t, side, module.BESIDE) for t in range(module.tile_count(side, module.NARROW))]
+    assert sorted((i, j) for i, j in tiles if j <= i) == [(i, j) for i in range(side) for j in range(i + 1)]
+    assert [module.tile_of(t, side, 1) for t in range(module.tile_count(side, module.COLUMN))] == [
+        (i, 0) for i in range(side)
+    ]
+    assert module.tile_count(side, module.WIDE) == 2 * len(tiles)
+
+
+@pytest.mark.parametrize("n", [129, 300, 512, 1000, 1024, 5000, 16384])
+def test_plan_sums_every_product_once(module, n: int) -> None:
+    """Every block is taken off by all those to its left before it is factored, and read from A as it came once."""
+    block = module.BLOCK
+    summed: dict[int, set[int]] = {start: set() for start in range(0, n, block)}
+    read: set[int] = set()
+    solved: set[int] = set()
+    for step in module.plan(n):
+        written = range(step.start, min(step.start + step.columns, n), block)
+        if step.what == "update":
+            group = step.start - step.depth
+            for start in written:
+                assert not summed[start] & set(range(group, step.start, block))
+                summed[start] |= set(range(group, step.start, block))
+            assert step.fresh == (not read.intersection(written))
+            read.update(written)
+        else:
+            assert summed[step.start] == set(range(0, step.start, block))
+            assert step.fresh == (step.start not in read)
+            if step.what == "solve":
+                solved.add(step.start)
+    assert solved == set(list(summed)[:-1])
+
+
+def functions_of(file: str) -> dict[str, str]:
+    """Source of every function and class of a submission."""
+    nodes = ast.parse((ROOT / "submissions" / "cholesky" / file).read_text()).body
+    return {node.name: ast.unparse(node) for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def test_what_the_files_share_is_the_same() -> None:
+    blocked, wgmma = map(functions_of, FILES)
+    differing = {name for name in blocked.keys() & wgmma.keys() if blocked[name] != wgmma[name]}
+    assert differing == {"factor_kernel", "solve_kernel", "update_kernel", "plan", "custom_kernel"}
+
+
+UPDATES = {
+    BLOCKED: """
+
+def custom_kernel(data):
+    n = data.shape[-1]
+    update_kernel[(1,)](
+        data, data, data, n, 128, 128, 2, n, GROUP=GROUP, ROWS=ROWS, COLS=ROWS, DEPTH=DEPTH, num_warps=8
+    )
+    return data
+""",
+    WGMMA: """
+
+def custom_kernel(data):
+    n = data.shape[-1]
+    for columns, shape in ((BLOCK, COLUMN), (n - BLOCK, NARROW), (n - BLOCK, WIDE)):
+        globals()["shape_of"] = lambda *_, shape=shape: shape
+        update(Step("update", BLOCK, BLOCK, columns), data, data, Scratch(data))
+    return data
+""",
+}
+"""Appended to a file of which the updates, the hot kernels, are compiled alone."""
+
+
+def compiled(file: str, folder: Path, arch: str, appended: str = "") -> list[dict]:
+    """The kernels of a file as compile mode tells of them; their PTX and SASS are in `folder`."""
+    pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
+    copy = folder / "kernels.py"
+    copy.write_text((ROOT / "submissions" / "cholesky" / file).read_text() + appended)
+    command = [sys.executable, "-m", "harness.cli.main", "compile", str(copy), "--arch", arch, "--case", "4"]
+    done = subprocess.run(
+        [*command, "--json", "--ptx", str(folder), "--sass", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HARNESS_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (compilation,) = json.loads(done.stdout)["compilations"]
+    for kernel in compilation["kernels"]:
+        assert kernel["resources"]["spill_store_bytes"] == 0
+    for listing in folder.glob("*.sass"):
+        assert not {"STL", "LDL"} & set(re.findall(r"[A-Z]+", listing.read_text()))
+    return compilation["kernels"]
+
+
+def test_the_update_for_hopper_compiles_to_what_it_should(tmp_path: Path) -> None:
+    kernels = compiled(WGMMA, tmp_path, "sm_90a", UPDATES[WGMMA])
+    assert {kernel["name"] for kernel in kernels} == {"update_kernel"}
+    widths = set()
+    for listing in tmp_path.glob("*.sass"):
+        sass, ptx = listing.read_text(), listing.with_suffix(".ptx").read_text()
+        widths |= set(re.findall(r"HGMMA\.64x(\d+)x8\.F32\.TF32", sass))
+        assert {"UTMALDG", "SYNCS", "USETMAXREG"} <= set(re.findall(r"[A-Z]+", sass))
+        assert len(re.findall(r"wgmma\.mma_async[^\n]*\.tf32\.tf32", ptx)) == 6  # three products, sixteen columns
+    assert widths == {"128", "256"}
+
+
+def test_the_portable_update_compiles_to_what_it_should(tmp_path: Path) -> None:
+    compiled(BLOCKED, tmp_path, "sm_100a", UPDATES[BLOCKED])
+    (listing,) = tmp_path.glob("*.sass")
+    words = set(re.findall(r"[A-Z][A-Z0-9]+", listing.read_text()))
+    assert {"LDGSTS", "LDS"} <= words
+    assert not words & {"HMMA", "UTCHMMA"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "arch"), [(WGMMA, "sm_90a"), (BLOCKED, "sm_90a"), (BLOCKED, "sm_100a")])
+def test_all_kernels_compile_without_spills(tmp_path: Path, file: str, arch: str) -> None:
+    names = {kernel["name"] for kernel in compiled(file, tmp_path, arch)}
+    assert names == {"factor_kernel", "solve_kernel", "update_kernel"}
