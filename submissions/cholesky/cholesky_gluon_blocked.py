@@ -26,9 +26,10 @@ the trailing matrix is updated once a group. `plan` is the order of all launches
 
 n ≤ 128 is one launch of factor_kernel. Sizes that no block divides are padded by an identity in registers.
 
-Good at being read, and at running on anything from sm_80 on; its accuracy is the library's. The FMA units bound it
-where tensor cores would not. Compiled for sm_80, sm_90a and sm_100a by Triton 3.7.1, and by 3.6 (where update_kernel
-takes 198 registers on sm_90a instead of 113, so that one program fits instead of two); not run on a GPU yet.
+Good at being read, and at running on anything from sm_80 on; its residual is of the library's class (on a CPU, where
+its source runs as Python, at most about twice it). The FMA units bound it where tensor cores would not. Compiled for
+sm_80, sm_90a and sm_100a by Triton 3.7.1, for the last two by 3.6 as well (where update_kernel takes 198 registers on
+sm_90a instead of 113, so that one program fits instead of two); not run on a GPU yet.
 """
 
 from collections.abc import Iterator

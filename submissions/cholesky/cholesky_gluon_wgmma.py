@@ -26,8 +26,9 @@ the map (`tile_of`) takes columns of tiles eight at a time, so that tiles in wor
 *factor_kernel* holds a row a thread: all columns of a strip are registers of the row's thread, and a column of L passes
 through shared memory once and is read by broadcast. The inverse is had in the same way: X·L11ᵀ = I is solved a row of X
 a thread, with the same columns and without a word between threads. With it, TRSM is a product instead of 128 steps;
-what that costs in accuracy grows with the condition of one diagonal block. Emulated on a CPU, the residual on `lowrank`
-of four decades is ten times the library's and 0.2 % of what the board allows, elsewhere it is near the library's.
+what that costs in accuracy grows with the condition of one diagonal block. On a CPU, where its source runs as Python,
+the residual on `lowrank` of four decades is up to ten times the library's and 0.2 % of what the board allows; elsewhere
+it is at most about twice the library's.
 
 A trailing matrix that goes through memory once for every BLOCK columns would be bound by that. So columns come in
 groups: inside a group a block first takes off what the group's columns to its left explain (left-looking: update_kernel
