@@ -36,13 +36,18 @@ def positional_adapter(entry: Callable[..., Any]) -> Callable[[Any], Any]:
     When the entry takes one more required argument than `data` has items it is destination-passing: the output comes
     last, allocated here by `make_output(data)` of the board's `task.py`.
     """
-    required = [
-        p
-        for p in inspect.signature(entry).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
+    parameters = inspect.signature(entry).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
     def call(data: Any) -> Any:
+        if len(required) > len(data) + 1 or (len(positional) < len(data) and not takes_any):
+            name = getattr(entry, "__name__", "the function")
+            raise NoEntryError(
+                f"the file defines no function {ENTRY}(data), and {name}() takes {len(required)} arguments where the "
+                f"data of this board has {len(data)} items"
+            )
         if len(required) == len(data) + 1:
             output = importlib.import_module("task").make_output(data)
             entry(*data, output)
