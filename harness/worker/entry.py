@@ -45,7 +45,7 @@ def positional_adapter(entry: Callable[..., Any]) -> Callable[[Any], Any]:
         if len(required) > len(data) + 1 or (len(positional) < len(data) and not takes_any):
             name = getattr(entry, "__name__", "the function")
             raise NoEntryError(
-                f"the file defines no function {ENTRY}(data), and {name}() takes {len(required)} arguments where the "
+                f"the file defines no function {ENTRY}(data), and {name}() takes {len(required)} where the "
                 f"data of this board has {len(data)} items"
             )
         if len(required) == len(data) + 1:

@@ -25,7 +25,7 @@ CASES = {
         "input_changed",
     ),
     "no entry": ("def kernels(data):\n    return data[0] + data[1]\n", "failed", "no_entry"),
-    "an entry of other arguments": ("def kernel(data):\n    return data[0] + data[1]\n", "failed", "exception"),
+    "an entry of other arguments": ("def kernel(data):\n    return data[0] + data[1]\n", "failed", "no_entry"),
     "name error at import": ("import os\nos.nothing\n", "failed", "import_failed"),
     "exit at import": ("import os\nos._exit(0)\n", "error", "crash"),
     "segmentation fault": (
