@@ -234,7 +234,7 @@ def factor_kernel(
     store_factor(tile, cute.local_tile(factor, (size, size), here), n, size, exact)
     if cutlass.const_expr(invert):
         hi, lo = inverses
-        there = (matrix, 0)
+        there = (Int64(matrix), 0)
         store_inverse(tile, (cute.local_tile(hi, (TILE, TILE), there), cute.local_tile(lo, (TILE, TILE), there)))
 
 
@@ -399,9 +399,9 @@ def product_kernel(
             mine.partition_D(cute.flat_divide(cute.local_tile(x, (TILE, TILE), (row, column, matrix)), PART))
             for x in (source, factor)
         ]
+        there = (Int64(matrix * blocks + row), slot)  # a panel may have more than 2³¹ numbers
         hi_here, lo_here = [
-            mine.partition_D(cute.flat_divide(cute.local_tile(x, (TILE, TILE), (matrix * blocks + row, slot)), PART))
-            for x in panel
+            mine.partition_D(cute.flat_divide(cute.local_tile(x, (TILE, TILE), there), PART)) for x in panel
         ]
         x = cute.make_rmem_tensor(mine.partition_D(cute.make_identity_tensor(PART)).shape, Float32)
         a = cute.make_rmem_tensor_like(x)

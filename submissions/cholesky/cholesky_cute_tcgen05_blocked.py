@@ -34,14 +34,19 @@ Slots of hi and lo take turns; three are enough for the next hi to be on its way
 
 **factor_kernel.** A row in each thread, 32 columns of it in registers. A warp factors the diagonal 32 × 32 alone, with
 no barrier but its own; after it all rows below substitute at once. Rows of an identity, in as many more warps, go
-through the same steps and become I·L⁻ᵀ: the inverse costs no time of its own. Where n ≤ 128 a matrix is one launch of
+through the same steps and become I·L⁻ᵀ: the inverse takes no steps of its own. Where n ≤ 128 a matrix is one launch of
 this kernel, of one, two or four warps.
 
 The host program, `cholesky`, is compiled as well: one call launches everything. Sizes are run-time values, so there is
-one compilation for n > 128 and one for each of the small sizes. Other sizes are padded by an identity in a copy. The
-root of a negative pivot is NaN, and so is what follows.
+one compilation for n > 128, and for n ≤ 128 two for each number of warps: n of 32, 64, 128, and less.
+Above, what is no multiple of 128 is padded by an identity in a copy. The root of a negative pivot is NaN, and so is
+what follows.
 
-Compiled for sm_100a, not run here. The host program and its numerics are tested on the CPU.
+Good at large matrices and large batches, where products are most of the time. In between, launches wait for each other:
+a block column is three in a row, one of them a factorisation that a single CTA does for each matrix.
+
+Compiled for sm_100a, not run here. On the CPU the host program gives right factors, with the kernels' PTX
+emulated and with their mathematics in torch.
 """
 
 import functools
@@ -264,7 +269,7 @@ def factor_kernel(
     store_factor(tile, cute.local_tile(factor, (size, size), here), n, size, exact)
     if cutlass.const_expr(invert):
         hi, lo = inverses
-        there = (matrix, 0)
+        there = (Int64(matrix), 0)
         store_inverse(tile, (cute.local_tile(hi, (TILE, TILE), there), cute.local_tile(lo, (TILE, TILE), there)))
 
 
@@ -431,9 +436,9 @@ def product_kernel(
             mine.partition_D(cute.flat_divide(cute.local_tile(x, (TILE, TILE), (row, column, matrix)), PART))
             for x in (source, factor)
         ]
+        there = (Int64(matrix * blocks + row), slot)  # a panel may have more than 2³¹ numbers
         hi_here, lo_here = [
-            mine.partition_D(cute.flat_divide(cute.local_tile(x, (TILE, TILE), (matrix * blocks + row, slot)), PART))
-            for x in panel
+            mine.partition_D(cute.flat_divide(cute.local_tile(x, (TILE, TILE), there), PART)) for x in panel
         ]
         x = cute.make_rmem_tensor(mine.partition_D(cute.make_identity_tensor(PART)).shape, Float32)
         a = cute.make_rmem_tensor_like(x)

@@ -25,16 +25,21 @@ that CTAs that run together read the same rows of the panel.
 
 **factor_kernel.** A row in each thread, 32 columns of it in registers. A warp factors the diagonal 32 × 32 alone, with
 no barrier but its own; after it all rows below substitute at once. Rows of an identity, in as many more warps, go
-through the same steps and become I·L⁻ᵀ: the inverse costs no time of its own. Where n ≤ 128 a matrix is one launch of
+through the same steps and become I·L⁻ᵀ: the inverse takes no steps of its own. Where n ≤ 128 a matrix is one launch of
 this kernel, of one, two or four warps.
 
 The host program, `cholesky`, is compiled as well: one call launches everything. Sizes are run-time values, so there is
-one compilation for n > 128 and one for each of the small sizes. Other sizes are padded by an identity in a copy. The
-root of a negative pivot is NaN, and so is what follows.
+one compilation for n > 128, and for n ≤ 128 two for each number of warps: n of 32, 64, 128, and less.
+Above, what is no multiple of 128 is padded by an identity in a copy. The root of a negative pivot is NaN, and so is
+what follows.
+
+Good at large matrices and large batches, where products are most of the time. In between, launches wait for each other:
+a block column is three in a row, one of them a factorisation that a single CTA does for each matrix.
 
 DSL 4.7 has no class for wgmma's TF32 though its compiler knows it; `Tf32Mma` is that class.
 
-Compiled for sm_90a, not run on a GPU yet. The host program and its numerics are tested on the CPU.
+Compiled for sm_90a, not run on a GPU yet. On the CPU the host program gives right factors, with the kernels' PTX
+emulated and with their mathematics in torch.
 """
 
 import functools
@@ -66,7 +71,7 @@ TWO_PER_SM = {"min_blocks_per_mp": 2, "preferred_smem_carveout": 100}
 
 
 class Tf32Mma(warpgroup.mma.MmaOp):
-    """wgmma of 64 × TILE × 8 in TF32, both operands in shared memory, K-major."""
+    """wgmma of 64 × TILE × 8 in TF32, added to the sums, both operands in shared memory, K-major."""
 
     descriptive_name = "warpgroup TF32 MMA Operation"
 
@@ -265,7 +270,7 @@ def factor_kernel(
     store_factor(tile, cute.local_tile(factor, (size, size), here), n, size, exact)
     if cutlass.const_expr(invert):
         hi, lo = inverses
-        there = (matrix, 0)
+        there = (Int64(matrix), 0)
         store_inverse(tile, (cute.local_tile(hi, (TILE, TILE), there), cute.local_tile(lo, (TILE, TILE), there)))
 
 
@@ -289,6 +294,12 @@ def tile_of(t: Int32, rows: Int32):
 
 
 @cute.jit
+def tile_mma():
+    """Two warpgroups, one below the other."""
+    return cute.make_tiled_mma(cute.make_mma_atom(Tf32Mma()), (2, 1, 1))
+
+
+@cute.jit
 def fetch(producer: pipeline.PipelineProducer, operands: tuple, places: tuple, first, steps, pieces: cute.Tensor):
     """Pieces 4·stage, ... of a stage: hi and lo of the left factor, from piece `first` on, and of the right one."""
     for step in cutlass.range(steps, unroll=1):
@@ -306,8 +317,9 @@ def fetch(producer: pipeline.PipelineProducer, operands: tuple, places: tuple, f
 
 
 @cute.jit
-def multiply(consumer: pipeline.PipelineConsumer, mma: cute.TiledMma, thread, steps, pieces: cute.Tensor):
+def multiply(consumer: pipeline.PipelineConsumer, thread, steps, pieces: cute.Tensor):
     """Σ lo·hi + hi·lo + hi·hi: the small products of a stage first."""
+    mma = tile_mma()
     part = mma.get_slice(thread)
     left = mma.make_fragment_A(part.partition_A(pieces))
     right = mma.make_fragment_B(part.partition_B(pieces))
@@ -368,7 +380,6 @@ def store_zeros(tile: cute.Tensor, thread: Int32):
 
 @cute.kernel
 def product_kernel(
-    mma: cute.TiledMma,
     operands: tuple,
     pieces_layout: cute.ComposedLayout,
     source: cute.Tensor,
@@ -416,12 +427,11 @@ def product_kernel(
                 right, first = matrix, slot * (TILE // DEPTH)
             fetch(producer, operands, (left, left, right, right), first, steps, pieces)
         else:
-            sums = multiply(consumer, mma, thread, steps, pieces)
-            part = mma.get_slice(thread)
+            sums = multiply(consumer, thread, steps, pieces)
+            part = tile_mma().get_slice(thread)
             here = part.partition_C(cute.local_tile(factor, (TILE, TILE), (row, column, matrix)))
-            hi_here, lo_here = [
-                part.partition_C(cute.local_tile(x, (TILE, TILE), (matrix * blocks + row, slot))) for x in panel
-            ]
+            there = (Int64(matrix * blocks + row), slot)  # a panel may have more than 2³¹ numbers
+            hi_here, lo_here = [part.partition_C(cute.local_tile(x, (TILE, TILE), there)) for x in panel]
             if cutlass.const_expr(kind != SOLVE):
                 subtract_from(part.partition_C(cute.local_tile(source, (TILE, TILE), (row, column, matrix))), sums)
             if cutlass.const_expr(kind != COLUMN):
@@ -477,7 +487,6 @@ def cholesky(
     panel = tuple(rows_of(x, batch * n, PANEL * TILE) for x in (hi_ptr, lo_ptr))
     inverses = tuple(rows_of(x, batch * TILE, TILE) for x in (inverse_hi_ptr, inverse_lo_ptr))
 
-    mma = cute.make_tiled_mma(cute.make_mma_atom(Tf32Mma()), (2, 1, 1))
     order = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW64, TFloat32)
     pieces_layout = cute.tile_to_shape(order, (TILE, DEPTH, 4 * STAGES), (0, 1, 2))
     one_piece = cute.slice_(pieces_layout, (None, None, 0))
@@ -493,7 +502,7 @@ def cholesky(
         below = blocks - block - 1
 
         product_kernel(
-            mma, (*of_panel, *of_panel), pieces_layout, source, factor, panel,
+            (*of_panel, *of_panel), pieces_layout, source, factor, panel,
             block, block, slot, slot * (TILE // DEPTH), COLUMN,
         ).launch(grid=(batch * (below + 1), 1, 1), block=(THREADS, 1, 1), stream=stream, **TWO_PER_SM)  # fmt: skip
         factor_kernel(factor, factor, inverses, block, n, TILE, True, True).launch(
@@ -501,12 +510,12 @@ def cholesky(
         )
         if below > 0:
             product_kernel(
-                mma, (*of_panel, *of_inverses), pieces_layout, source, factor, panel,
+                (*of_panel, *of_inverses), pieces_layout, source, factor, panel,
                 block + 1, block, slot, TILE // DEPTH, SOLVE,
             ).launch(grid=(batch * below, 1, 1), block=(THREADS, 1, 1), stream=stream, **TWO_PER_SM)  # fmt: skip
             if slot == PANEL - 1:
                 product_kernel(
-                    mma, (*of_panel, *of_panel), pieces_layout, source, factor, panel,
+                    (*of_panel, *of_panel), pieces_layout, source, factor, panel,
                     block + 1, block + 1, slot, PANEL * TILE // DEPTH, TRAILING,
                 ).launch(
                     grid=(batch * tile_count(below), 1, 1), block=(THREADS, 1, 1), stream=stream, **TWO_PER_SM

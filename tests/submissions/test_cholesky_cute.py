@@ -2,7 +2,8 @@
 
 CuTe DSL has no interpreter. The host program is compiled with the kernels, but it is also Python: it runs here as it
 is written, on CPU tensors, with a stand-in in torch for each kernel: the same blocks, tile map, panel, order of
-launches and 3×TF32 products. What the kernels themselves become is looked up in their PTX and SASS.
+launches and 3×TF32 products. It also runs with the kernels themselves: their PTX, emulated (emulated_ptx.py). What
+ptxas makes of that is looked up in the SASS.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib.util
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from emulated import ROOT, load_submission
+from emulated_ptx import Block, Kernel, entries
 
 pytest.importorskip("cutlass", reason="nvidia-cutlass-dsl is not installed")
 
@@ -98,8 +101,7 @@ def stand_ins(module: ModuleType, log: list[str]) -> dict[str, Any]:
             for part, to in zip(parts(rows[:, size:].triu().mT), inverses, strict=True):
                 to.view(grid, size, size).copy_(part)
 
-    def product_kernel(grid, threads, *arguments):
-        operands, _, source, factor, panel, first_row, first_column, slot, steps, kind = arguments[-10:]
+    def product_kernel(grid, threads, operands, _, source, factor, panel, first_row, first_column, slot, steps, kind):
         assert threads == module.THREADS
         left_hi, left_lo, right_hi, right_lo = operands if len(operands) == 4 else operands[0] + operands[1]
         batch, n, _ = factor.shape
@@ -135,39 +137,41 @@ def stand_ins(module: ModuleType, log: list[str]) -> dict[str, Any]:
         expected = rows * (rows + 1) // 2 if kind == module.TRAILING else rows
         assert len(written) == batch * expected
 
-    def kernel(name: str, body: Any) -> Any:
-        return lambda *arguments: Launch(name=name, log=log, body=body, arguments=arguments)
-
-    cutlass = SimpleNamespace(range=lambda n, unroll: range(n), const_expr=bool)
     return {
-        "cutlass": cutlass,
+        "factor_kernel": kernel("factor", factor_kernel, log),
+        "product_kernel": kernel("product", product_kernel, log),
+    }
+
+
+def kernel(name: str, body: Any, log: list[str]) -> Any:
+    return lambda *arguments: Launch(name=name, log=log, body=body, arguments=arguments)
+
+
+def on_cpu(module: ModuleType, kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host program as Python: pointers are addresses of CPU tensors, and kernels are what is given."""
+    stand_ins = {
+        "cutlass": SimpleNamespace(range=lambda n, unroll: range(n), const_expr=bool),
         "Int32": int,
-        "cute": MagicMock(),
-        "cuda": MagicMock(),
-        "blackwell": MagicMock(),
-        "warpgroup": MagicMock(),
-        "Tf32Mma": MagicMock(),
-        "tile_mma": MagicMock(),
-        "factor_kernel": kernel("factor", factor_kernel),
-        "product_kernel": kernel("product", product_kernel),
+        **{name: MagicMock() for name in ("cute", "cuda", "blackwell", "warpgroup", "tile_mma")},
         "pointers": lambda *addresses: addresses,
         "matrices": lambda address, n, batch, divisor: tensor_at(address, batch, n, n),
         "rows_of": lambda address, rows, columns: tensor_at(address, rows, columns),
         "operand": lambda x, *_: x,
         "compiled": lambda: module.cholesky.__wrapped__,
         "compiled_small": lambda *key: lambda *given: module.cholesky_small.__wrapped__(*given, *key),
+        **kernels,
     }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(module, name, stand_in, raising=False)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
 
 
 @pytest.fixture(params=FILES)
 def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A submission whose kernels are stand-ins; `launches` has the names of those that ran."""
     module = load_submission("cholesky", request.param)
-    launches: list[str] = []
-    for name, stand_in in stand_ins(module, launches).items():
-        monkeypatch.setattr(module, name, stand_in, raising=False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
-    module.launches = launches
+    module.launches = []
+    on_cpu(module, stand_ins(module, module.launches), monkeypatch)
     return module
 
 
@@ -264,6 +268,84 @@ def test_the_control_differs_in_one_placement() -> None:
     for code in (early, late):
         code.remove(permit)
     assert early == late
+
+
+# Emulated --------------------------------------------------------------------------------------------------------
+
+
+def compile_ptx(file: str, arch: str, small: tuple[int, bool], folder: Path) -> tuple[list[Kernel], Kernel]:
+    """The kernels of large matrices, in the order in which they are first launched, and one of small matrices."""
+    program = (
+        f"from emulated import load_submission; module = load_submission('cholesky', {file!r});"
+        f"module.compiled(); module.compiled_small{small}"
+    )
+    settings = {"CUTE_DSL_ARCH": arch, "CUTE_DSL_KEEP": "ptx", "CUTE_DSL_DUMP_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parent, env={**os.environ, **settings}, check=True
+    )
+    texts = {"_small_" in path.name: path.read_text() for path in folder.glob("*.ptx")}
+    (of_small,) = entries(texts[True])
+    return [Kernel(text) for text in entries(texts[False])], Kernel(of_small)
+
+
+def packed(x: torch.Tensor) -> bytes:
+    """A tensor as a kernel takes it: where it is, its shape, and the strides that are not constant."""
+    if x.dim() == 2:
+        return struct.pack("<Qixxxx", x.data_ptr(), len(x))
+    batch, n, _ = x.shape
+    return struct.pack("<Qiiixxxxqq", x.data_ptr(), n, n, batch, n, n * n)
+
+
+def run_ptx(kernel: Kernel, grid: int, threads: int, tensors: list[torch.Tensor], values: list[Any]) -> None:
+    """Launches it. values: of all parameters; a matrix for TMA is an array, and followed by 4 bytes of its shape."""
+    assert threads == kernel.threads
+    parameters = dict(zip(kernel.parameters, values, strict=True))
+    for number in range(grid):
+        Block(kernel, number, parameters, [x.numpy() for x in tensors]).run()
+
+
+def emulated(module: ModuleType, large: list[Kernel], small: Kernel) -> dict[str, Any]:
+    column, factor_large, solve, trailing = large
+    products = {module.COLUMN: column, module.SOLVE: solve, module.TRAILING: trailing}
+
+    def integers(*numbers: int) -> list[bytes]:
+        return [struct.pack("<i", number) for number in numbers]
+
+    def factor_kernel(grid, threads, source, factor, inverses, block, n, size, exact, invert):
+        chosen = factor_large if invert else small
+        tensors = [source, factor, *inverses]
+        run_ptx(chosen, grid, threads, tensors, [*map(packed, tensors), *integers(block, n)])
+
+    def product_kernel(grid, threads, operands, _, source, factor, panel, *numbers):
+        *places, kind = numbers
+        if len(operands) == 2:
+            operands = operands[0] + operands[1]
+        maps = [value for x in operands for value in (x.numpy(), struct.pack("<i", len(x)))]
+        tensors = [source, factor, *panel]
+        run_ptx(products[kind], grid, threads, tensors, [*maps, *map(packed, tensors), *integers(*places)])
+
+    log: list[str] = []
+    return {
+        "factor_kernel": kernel("factor", factor_kernel, log),
+        "product_kernel": kernel("product", product_kernel, log),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "arch"), [(HOPPER, "sm_90a"), (BLACKWELL, "sm_100a")])
+def test_ptx_is_right(file: str, arch: str, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch with rows that are not the matrix's; a panel and a half of padded matrices. A minute."""
+    module = load_submission("cholesky", file)
+    on_cpu(module, emulated(module, *compile_ptx(file, arch, (64, False), tmp_path)), monkeypatch)
+    for n in (41, 300):
+        data = reference.generate_input(2, n, 4, n, "rowscale")
+        factor = module.custom_kernel(data)
+        right, message = reference.check_implementation(data, factor)
+        assert right, message
+        assert not factor.triu(1).any()
+        ours, librarys = residual(data, factor), residual(data, reference.ref_kernel(data))
+        print(f"{n}: {ours:.3g}, the library {librarys:.3g}")
+        assert ours < 8 * librarys, f"{ours:.3g} against {librarys:.3g}"
 
 
 # Compiled --------------------------------------------------------------------------------------------------------
