@@ -27,9 +27,18 @@ TIMED = ("exploits", "legit", "comparing", "calibrating", "faults", "evaluation"
 """Folders whose tests run whole processes against the clock, on a machine whose load is not theirs alone."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--thorough", action="store_true", help="also compile and emulate kernels whole, which takes minutes"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests against the clock have three tries, a few seconds apart; everything else has one."""
+    skip = pytest.mark.skip(reason="takes long: run it with scripts/test --thorough")
     for item in items:
+        if item.get_closest_marker("thorough") and not config.getoption("--thorough"):
+            item.add_marker(skip)
         if any(part in TIMED for part in item.path.parts):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=3))
 

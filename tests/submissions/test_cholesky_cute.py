@@ -331,7 +331,7 @@ def emulated(module: ModuleType, large: list[Kernel], small: Kernel) -> dict[str
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("file", "arch"), [(HOPPER, "sm_90a"), (BLACKWELL, "sm_100a")])
 def test_ptx_is_right(file: str, arch: str, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch with rows that are not the matrix's; a panel and a half of padded matrices. A minute."""
@@ -376,7 +376,7 @@ def products(kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [kernel for kernel in kernels if kernel["name"].startswith("product_kernel")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hopper_multiplies_with_wgmma_and_fits_twice(tmp_path: Path) -> None:
     for kernel in products(compile_file(HOPPER, "sm_90a", tmp_path)):
         assert kernel["occupancy"]["blocks"] == 2
@@ -385,7 +385,7 @@ def test_hopper_multiplies_with_wgmma_and_fits_twice(tmp_path: Path) -> None:
         assert kernel["ptx"].count("mbarrier.try_wait") > 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "order"),
     [

@@ -176,7 +176,8 @@ COLUMNS = {"blocked": {128}, "persistent": {256, 512}, "warpspec": {256, 512}}
 """Of tensor memory, that the update allocates: one accumulator of 128, two of 128 or of 256."""
 
 
-@pytest.mark.parametrize("kind", [pytest.param("blocked", marks=pytest.mark.slow), "persistent", "warpspec"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["blocked", "persistent", "warpspec"])
 def test_compiles_to_what_it_should(kind: str, tmp_path: Path) -> None:
     text = (ROOT / "submissions" / "cholesky" / f"cholesky_gluon_tcgen05_{kind}.py").read_text()
     copy = tmp_path / "kernels.py"

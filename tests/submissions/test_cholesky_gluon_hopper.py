@@ -278,7 +278,7 @@ def test_the_portable_update_compiles_to_what_it_should(tmp_path: Path) -> None:
     assert not words & {"HMMA", "UTCHMMA"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("file", "arch"), [(WGMMA, "sm_90a"), (BLOCKED, "sm_90a"), (BLOCKED, "sm_100a")])
 def test_all_kernels_compile_without_spills(tmp_path: Path, file: str, arch: str) -> None:
     names = {kernel["name"] for kernel in compiled(file, tmp_path, arch)}
