@@ -39,7 +39,7 @@ def test_a_twin_that_dies_is_replaced_and_no_case_suffers(tmp_path: Path) -> Non
             cases.append(event)
             twin = evaluation._twin
             assert twin is not None
-            os.kill(twin.worker.pid, signal.SIGKILL)
+            os.kill(twin._session.worker.pid, signal.SIGKILL)
         if isinstance(event, EvaluationOutcome):
             outcome = event
     assert [case.status for case in cases] == [Status.PASSED] * 3
