@@ -20,14 +20,17 @@ TROUBLE = {0: "", 1: "deadlock", 2: "shared memory out of bounds or misaligned"}
 
 
 def load_submission(board: str, file: str) -> ModuleType:
-    """A submission as a module of its own; `task` is its board's while it loads."""
+    """A submission as a module of its own."""
+    return load_with_task(board, ROOT / "submissions" / board / file)
+
+
+def load_with_task(board: str, path: Path) -> ModuleType:
+    """A Python file as a module of its own; `task` is the board's while it loads."""
     folder = str(ROOT / "leaderboards" / board)
     sys.path.insert(0, folder)
     try:
         sys.modules.pop("task", None)
-        spec = importlib.util.spec_from_file_location(
-            f"submission_{board}_{Path(file).stem}", ROOT / "submissions" / board / file
-        )
+        spec = importlib.util.spec_from_file_location(f"{path.parent.parent.name}_{board}_{path.stem}", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -16,18 +16,16 @@ Sums are torch's, rounded where a tensor core would truncate.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
+from emulated import load_submission
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 20.0
 INT32 = 2**31
 
@@ -468,21 +466,11 @@ def modules() -> dict[str, ModuleType]:
 def load_gluon(board: str, file: str) -> ModuleType:
     """A submission whose kernels run here."""
     given = modules()
-    kept = {name: sys.modules.get(name) for name in [*given, "task"]}
-    sys.path.insert(0, str(ROOT / "leaderboards" / board))
+    kept = {name: sys.modules.get(name) for name in given}
     try:
         sys.modules.update(given)
-        sys.modules.pop("task", None)
-        spec = importlib.util.spec_from_file_location(
-            f"emulated_{Path(file).stem}", ROOT / "submissions" / board / file
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        return load_submission(board, file)
     finally:
-        sys.path.pop(0)
         for name, before in kept.items():
             sys.modules.pop(name, None)
             if before is not None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import ast
 import ctypes
-import importlib.util
-import json
 import os
 import re
 import struct
@@ -24,12 +22,18 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from emulated import ROOT, load_submission
+from cholesky_checks import (
+    FOLDER,
+    assert_not_finite_where_not_positive_definite,
+    assert_right,
+    compile_without_spills,
+    residual,
+)
+from emulated import load_submission
 from emulated_ptx import Block, Kernel, entries
 
 pytest.importorskip("cutlass", reason="nvidia-cutlass-dsl is not installed")
 
-FOLDER = ROOT / "submissions" / "cholesky"
 HOPPER, BLACKWELL, LATE = "cholesky_cute_wgmma.py", "cholesky_cute_tcgen05_blocked.py", "cholesky_cute_permit_late.py"
 FILES = (HOPPER, BLACKWELL)  # LATE's host program is BLACKWELL's
 
@@ -175,23 +179,6 @@ def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     return module
 
 
-@pytest.fixture(scope="session")
-def reference() -> ModuleType:
-    board = ROOT / "leaderboards" / "cholesky"
-    sys.path.insert(0, str(board))
-    try:
-        sys.modules.pop("task", None)
-        spec = importlib.util.spec_from_file_location("cholesky_reference", board / "reference.py")
-        assert spec is not None
-        assert spec.loader is not None
-        reference = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(reference)
-        return reference
-    finally:
-        sys.modules.pop("task", None)
-        sys.path.remove(str(board))
-
-
 CASES = [
     (3, 1, "dense", 2), (2, 7, "dense", 2), (4, 32, "spectrum", 5), (2, 33, "dense", 2), (2, 64, "diagonal", 5),
     (2, 65, "dense", 2), (1, 100, "lowrank", 3), (2, 128, "spectrum", 5), (2, 129, "dense", 2), (2, 256, "lowrank", 4),
@@ -202,26 +189,13 @@ CASES = [
 
 @pytest.mark.parametrize(("batch", "n", "case", "cond"), CASES)
 def test_host_program_and_numerics(module, reference, batch: int, n: int, case: str, cond: int) -> None:
-    data = reference.generate_input(batch, n, cond, 1000 + n, case)
-    kept = data.clone()
-    factor = module.custom_kernel(data)
-    right, message = reference.check_implementation(data, factor)
-    assert right, message
-    assert torch.equal(data, kept)
-    assert not factor.triu(1).any()
+    assert_right(module, reference, batch, n, case, cond)
     assert len(module.launches) == (1 if n <= module.SMALL else launches_for(-(-n // module.TILE), module.PANEL))
 
 
 def launches_for(blocks: int, panel: int) -> int:
     """Column and factor for each block, solve for all but the last, trailing where a panel is full and has a rest."""
     return 3 * blocks - 1 + (blocks - 1) // panel
-
-
-def residual(a: torch.Tensor, factor: torch.Tensor) -> float:
-    """‖L·Lᵀ − A‖₁ / (n·ε·‖A‖₁), in float64."""
-    a, factor = a.double(), factor.double()
-    norm = torch.linalg.matrix_norm(factor @ factor.mT - a, 1) / torch.linalg.matrix_norm(a, 1)
-    return float(norm.max()) / (a.shape[-1] * torch.finfo(torch.float32).eps)
 
 
 @pytest.mark.parametrize(("n", "case", "cond"), [(512, "dense", 2), (512, "rowscale", 4), (768, "spectrum", 5)])
@@ -234,11 +208,7 @@ def test_residual_is_of_the_librarys_class(module, reference, n: int, case: str,
 
 @pytest.mark.parametrize("n", [20, 60, 128, 400])
 def test_not_positive_definite_ends_as_not_finite(module, n: int) -> None:
-    data = torch.eye(n).repeat(2, 1, 1)
-    data[1, n // 2, n // 2] = -1
-    factor = module.custom_kernel(data)
-    assert torch.equal(factor[0], torch.eye(n))
-    assert not factor[1].isfinite().all()
+    assert_not_finite_where_not_positive_definite(module, n)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 31, 255])
@@ -353,22 +323,11 @@ def test_ptx_is_right(file: str, arch: str, reference, tmp_path: Path, monkeypat
 
 def compile_file(file: str, arch: str, folder: Path) -> list[dict[str, Any]]:
     """The kernels of a case of several blocks: what `harness compile` reports, and the texts of their PTX and SASS."""
-    command = [sys.executable, "-m", "harness.cli.main", "compile", str(FOLDER / file), "--arch", arch, "--case", "4"]
-    done = subprocess.run(
-        [*command, "--json", "--ptx", str(folder / "ptx"), "--sass", str(folder / "sass")],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    (made,) = json.loads(done.stdout)["compilations"]
+    made = compile_without_spills(FOLDER / file, arch, folder / "ptx", folder / "sass", folder / "home")
     texts = [[path.read_text() for path in sorted((folder / kind).iterdir())] for kind in ("ptx", "sass")]
-    kernels = [kernel | {"ptx": ptx, "sass": sass} for kernel, ptx, sass in zip(made["kernels"], *texts, strict=True)]
+    kernels = [kernel | {"ptx": ptx, "sass": sass} for kernel, ptx, sass in zip(made, *texts, strict=True)]
     assert len(kernels) == 4  # of factor_kernel one, of product_kernel three
-    for kernel in kernels:
-        assert kernel["resources"]["spill_store_bytes"] == 0
-        assert "STL" not in kernel["sass"]
+    assert not [kernel for kernel in kernels if "STL" in kernel["sass"]]
     return kernels
 
 

@@ -6,19 +6,20 @@ proves plan, indices, barriers and 3×TF32 numerics; what they become is looked 
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
-from emulated import ROOT, load_submission
+from cholesky_checks import (
+    FOLDER,
+    assert_not_finite_where_not_positive_definite,
+    assert_right,
+    compile_without_spills,
+    functions_of,
+    residual,
+)
+from emulated import load_submission
 from gluon_interpreted import interpret
 
 pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
@@ -33,23 +34,6 @@ def interpreted(file: str, seed: int = 0) -> ModuleType:
     interpret(module, seed)
     module.multiprocessors = lambda device: MULTIPROCESSORS
     return module
-
-
-@pytest.fixture(scope="session")
-def reference() -> ModuleType:
-    board = ROOT / "leaderboards" / "cholesky"
-    sys.path.insert(0, str(board))
-    try:
-        sys.modules.pop("task", None)
-        spec = importlib.util.spec_from_file_location("cholesky_reference", board / "reference.py")
-        assert spec is not None
-        assert spec.loader is not None
-        reference = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(reference)
-        return reference
-    finally:
-        sys.modules.pop("task", None)
-        sys.path.remove(str(board))
 
 
 CASES = [
@@ -82,16 +66,6 @@ def test_plan_sums_every_product_once(blocks: int) -> None:
             summed[column] |= added
 
 
-def assert_right(module, reference, batch: int, n: int, case: str, cond: int) -> None:
-    data = reference.generate_input(batch, n, cond, 1000 + n, case)
-    kept = data.clone()
-    factor = module.custom_kernel(data)
-    right, message = reference.check_implementation(data, factor)
-    assert right, message
-    assert torch.equal(data, kept)
-    assert not factor.triu(1).any()
-
-
 @pytest.mark.parametrize(("batch", "n", "case", "cond"), CASES)
 def test_right(reference, batch: int, n: int, case: str, cond: int) -> None:
     """The first of the files; what the others share with it is the same."""
@@ -115,13 +89,6 @@ def test_a_stage_refilled_too_early_would_be_seen(reference, file: str) -> None:
     assert not reference.check_implementation(data, module.custom_kernel(data))[0]
 
 
-def residual(a: torch.Tensor, factor: torch.Tensor) -> float:
-    """‖L·Lᵀ − A‖₁ / (n·ε·‖A‖₁), in float64."""
-    a, factor = a.double(), factor.double()
-    norm = torch.linalg.matrix_norm(factor @ factor.mT - a, 1) / torch.linalg.matrix_norm(a, 1)
-    return float(norm.max()) / (a.shape[-1] * torch.finfo(torch.float32).eps)
-
-
 def test_residual_is_of_the_librarys_class(reference) -> None:
     data = reference.generate_input(1, 384, 2, 7)
     made = interpreted(FILES[0]).custom_kernel(data)
@@ -131,18 +98,7 @@ def test_residual_is_of_the_librarys_class(reference) -> None:
 
 @pytest.mark.parametrize("n", [20, 60, 128, 300])
 def test_not_positive_definite_ends_as_not_finite(n: int) -> None:
-    data = torch.eye(n).repeat(2, 1, 1)
-    data[1, n // 2, n // 2] = -1
-    factor = interpreted(FILES[0]).custom_kernel(data)
-    assert torch.equal(factor[0], torch.eye(n))
-    assert not factor[1].isfinite().all()
-
-
-def functions_of(file: str) -> dict[str, str]:
-    """Source of every function and class of a submission."""
-    text = (ROOT / "submissions" / "cholesky" / file).read_text()
-    nodes = ast.parse(text).body
-    return {node.name: ast.unparse(node) for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    assert_not_finite_where_not_positive_definite(interpreted(FILES[0]), n)
 
 
 def test_what_the_files_share_is_the_same() -> None:
@@ -179,26 +135,15 @@ COLUMNS = {"blocked": {128}, "persistent": {256, 512}, "warpspec": {256, 512}}
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["blocked", "persistent", "warpspec"])
 def test_compiles_to_what_it_should(kind: str, tmp_path: Path) -> None:
-    text = (ROOT / "submissions" / "cholesky" / f"cholesky_gluon_tcgen05_{kind}.py").read_text()
+    text = (FOLDER / f"cholesky_gluon_tcgen05_{kind}.py").read_text()
     copy = tmp_path / "kernels.py"
     copy.write_text(text if kind == "blocked" else text + UPDATE_ALONE)
-    command = [sys.executable, "-m", "harness.cli.main", "compile", str(copy), "--arch", "sm_100a", "--case", "4"]
-    done = subprocess.run(
-        [*command, "--json", "--ptx", str(tmp_path), "--sass", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HARNESS_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    (compilation,) = json.loads(done.stdout)["compilations"]
-    seen = set()
-    for kernel in compilation["kernels"]:
-        seen.add(kernel["name"])
-        assert kernel["resources"]["spill_store_bytes"] == 0
+    kernels = compile_without_spills(copy, "sm_100a", tmp_path, tmp_path, tmp_path / "home")
+    for kernel in kernels:
         if kernel["name"] == "update_kernel":
             assert kernel["resources"]["tensor_memory_columns"] in COLUMNS[kind]
-    assert seen == (set(EXPECTED) if kind == "blocked" else {"update_kernel"})
+    names = {kernel["name"] for kernel in kernels}
+    assert names == (set(EXPECTED) if kind == "blocked" else {"update_kernel"})
     for listing in tmp_path.glob("*.sass"):
         words = set(re.findall(r"[A-Z][A-Z0-9]+", listing.read_text()))
         (name,) = (name for name in EXPECTED if name in listing.name)

@@ -6,23 +6,24 @@ Their source runs as Python over torch (`gluon_emulator`), which proves plan, ad
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import importlib.util
-import json
-import os
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import gluon_emulator
 import pytest
 import torch
-from gluon_emulator import ROOT, Machine, load_gluon
+from cholesky_checks import (
+    FOLDER,
+    assert_not_finite_where_not_positive_definite,
+    assert_right,
+    compile_without_spills,
+    functions_of,
+    residual,
+)
+from gluon_emulator import Machine, load_gluon
 
 BLOCKED, WGMMA = FILES = "cholesky_gluon_blocked.py", "cholesky_gluon_wgmma.py"
 MULTIPROCESSORS = 3  # of the make-believe device: few, so that every one has several tiles
@@ -48,39 +49,9 @@ def lazy(request, monkeypatch) -> None:
     monkeypatch.setattr(Machine, "lazy", request.param)
 
 
-@pytest.fixture(scope="module")
-def reference() -> Iterator[ModuleType]:
-    board = ROOT / "leaderboards" / "cholesky"
-    sys.path.insert(0, str(board))
-    sys.modules.pop("task", None)
-    try:
-        spec = importlib.util.spec_from_file_location("cholesky_reference_of_hopper", board / "reference.py")
-        assert spec is not None
-        assert spec.loader is not None
-        loaded = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded)
-        yield loaded
-    finally:
-        sys.modules.pop("task", None)
-        sys.path.remove(str(board))
-
-
-def residual(a: torch.Tensor, factor: torch.Tensor) -> float:
-    """‖L·Lᵀ − A‖₁ / (n·ε·‖A‖₁), in float64."""
-    a, factor = a.double(), factor.double()
-    norm = torch.linalg.matrix_norm(factor @ factor.mT - a, 1) / torch.linalg.matrix_norm(a, 1)
-    return float(norm.max()) / (a.shape[-1] * torch.finfo(torch.float32).eps)
-
-
-def assert_right(module, reference, batch: int, n: int, case: str = "dense", cond: int = 2) -> float:
-    """Returns the residual as a multiple of the library's."""
-    data = reference.generate_input(batch, n, cond, 1000 + n, case)
-    kept = data.clone()
-    factor = module.custom_kernel(data)
-    right, message = reference.check_implementation(data, factor)
-    assert right, message
-    assert torch.equal(data, kept)
-    assert not factor.triu(1).any()
+def times_the_librarys(module, reference, batch: int, n: int, case: str = "dense", cond: int = 2) -> float:
+    """The residual of a right answer as a multiple of the library's."""
+    data, factor = assert_right(module, reference, batch, n, case, cond)
     return residual(data, factor) / max(residual(data, reference.ref_kernel(data)), 1e-9)
 
 
@@ -100,7 +71,7 @@ def test_right_whenever_copies_and_products_are_done(module, reference, lazy, ba
     """With groups of two blocks, so that there is an update of every kind."""
     module.GROUP = 128
     module.group_of = lambda n: 256
-    assert assert_right(module, reference, batch, n) < 2
+    assert times_the_librarys(module, reference, batch, n) < 2
 
 
 @wgmma_only
@@ -108,7 +79,7 @@ def test_right_with_wide_tiles(module, reference, lazy) -> None:
     """Tiles beyond the last row, above the diagonal, and several a program."""
     module.group_of = lambda n: 128
     module.shape_of = lambda step, batch, multiprocessors: module.COLUMN if step.columns == 128 else module.WIDE
-    assert assert_right(module, reference, 1, 390) < 2
+    assert times_the_librarys(module, reference, 1, 390) < 2
 
 
 @wgmma_only
@@ -153,17 +124,13 @@ def test_a_buffer_filled_too_early_would_be_seen(module, monkeypatch, buffer: st
 @pytest.mark.parametrize(("case", "cond", "most"), [("dense", 5, 2), ("lowrank", 4, 20)])
 def test_residual_is_of_the_librarys_class(module, reference, case: str, cond: int, most: float) -> None:
     """`most` is for a diagonal block's inverse; the other file substitutes."""
-    times = assert_right(module, reference, 1, 256, case, cond)
+    times = times_the_librarys(module, reference, 1, 256, case, cond)
     assert times < (most if hasattr(module, "WIDE") else 2), f"{times:.2g} times the library's"
 
 
 @pytest.mark.parametrize("n", [20, 60, 128, 300])
 def test_not_positive_definite_ends_as_not_finite(module, n: int) -> None:
-    data = torch.eye(n).repeat(2, 1, 1)
-    data[1, n // 2, n // 2] = -1
-    factor = module.custom_kernel(data)
-    assert torch.equal(factor[0], torch.eye(n))
-    assert not factor[1].isfinite().all()
+    assert_not_finite_where_not_positive_definite(module, n)
 
 
 @wgmma_only
@@ -201,12 +168,6 @@ def test_plan_sums_every_product_once(module, n: int) -> None:
     assert solved == set(list(summed)[:-1])
 
 
-def functions_of(file: str) -> dict[str, str]:
-    """Source of every function and class of a submission."""
-    nodes = ast.parse((ROOT / "submissions" / "cholesky" / file).read_text()).body
-    return {node.name: ast.unparse(node) for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-
-
 def test_what_the_files_share_is_the_same() -> None:
     blocked, wgmma = map(functions_of, FILES)
     differing = {name for name in blocked.keys() & wgmma.keys() if blocked[name] != wgmma[name]}
@@ -240,22 +201,11 @@ def compiled(file: str, folder: Path, arch: str, appended: str = "") -> list[dic
     """The kernels of a file as compile mode tells of them; their PTX and SASS are in `folder`."""
     pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
     copy = folder / "kernels.py"
-    copy.write_text((ROOT / "submissions" / "cholesky" / file).read_text() + appended)
-    command = [sys.executable, "-m", "harness.cli.main", "compile", str(copy), "--arch", arch, "--case", "4"]
-    done = subprocess.run(
-        [*command, "--json", "--ptx", str(folder), "--sass", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HARNESS_HOME": str(folder / "home")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    (compilation,) = json.loads(done.stdout)["compilations"]
-    for kernel in compilation["kernels"]:
-        assert kernel["resources"]["spill_store_bytes"] == 0
+    copy.write_text((FOLDER / file).read_text() + appended)
+    kernels = compile_without_spills(copy, arch, folder, folder, folder / "home")
     for listing in folder.glob("*.sass"):
         assert not {"STL", "LDL"} & set(re.findall(r"[A-Z]+", listing.read_text()))
-    return compilation["kernels"]
+    return kernels
 
 
 def test_the_update_for_hopper_compiles_to_what_it_should(tmp_path: Path) -> None:
