@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from harness.boards.board import GridName
 from harness.cli.formatting import format_device, format_moment, format_time, printable, sparkline
-from harness.cli.history_screen import NARROW, WIDE, Line, legend, write_lines
-from harness.cli.layout import Column, fitted_table
+from harness.cli.history_screen import Line, legend, write_lines
+from harness.cli.layout import NARROW, WIDE, Column, fitted_table
 from harness.cli.report import print_table, write
 from harness.evaluation.record import Protocol
 from harness.history.progress import Step

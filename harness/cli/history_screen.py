@@ -16,7 +16,7 @@ from harness.cli.formatting import (
     printable,
     sparkline,
 )
-from harness.cli.layout import Column, fitted_table
+from harness.cli.layout import NARROW, WIDE, Column, fitted_table
 from harness.cli.note import format_tags, note_document
 from harness.cli.report import print_table, write
 from harness.evaluation.record import Mode, Protocol, Status
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 TREND_POINTS = 40
 CHANGES_SHOWN = 4
-WIDE, NARROW = 100, 72
-"""From `WIDE` on a table has room for the interval; below `NARROW` not for the date."""
 
 
 @dataclass(frozen=True)

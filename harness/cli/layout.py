@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+WIDE, NARROW = 100, 72
+"""From `WIDE` columns on a table has room for what is good to know; below `NARROW` not for dates."""
 LEAST_NAME, MOST_NAME = 8, 40
 _GAP = 2
 """Blanks between two columns of `plain_table`."""

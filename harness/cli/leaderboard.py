@@ -12,7 +12,7 @@ import click
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
 from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable
-from harness.cli.layout import Column, fitted_table
+from harness.cli.layout import NARROW, Column, fitted_table
 from harness.cli.lookup import name_to_type, recorded_board
 from harness.cli.report import print_table, write
 from harness.errors import HarnessError
@@ -31,10 +31,6 @@ _UNRANKED_WORDS = {
     ReasonCode.CASES_LEFT_OUT: "with cases left out",
     ReasonCode.IMPORTED: "published by the hosted service (--imported shows them)",
 }
-
-
-NARROW = 72
-"""Below so many columns there is no room for how many runs there were, and when."""
 
 
 @dataclass(frozen=True)

@@ -180,14 +180,14 @@ class Benchmark(CaseRun):
             output = None
             if call < 0:
                 continue
-            self._keep(reading, form)
-            times = case_times_ns(self._samples())
+            times = case_times_ns(self._keep(reading, form))
             stop = self.context.stopping.decide(times, time.perf_counter() - began)
             if stop is not None:
                 return stop
         raise AssertionError("the stopping rule ends at its largest count")
 
-    def _keep(self, reading: TimedCall, form: OutputForm) -> None:
+    def _keep(self, reading: TimedCall, form: OutputForm) -> Samples:
+        """Take a reading in; the case's samples with it."""
         self._wall.append(reading.wall_ns)
         overhead_ns = 0
         if self.context.twin is not None:
@@ -198,7 +198,9 @@ class Benchmark(CaseRun):
         self._overhead.append(overhead_ns)
         self._events.append(reading.events_ns)
         self._held += reading.held
-        self.result = replace(self.result, samples=self._samples())
+        samples = self._samples()
+        self.result = replace(self.result, samples=samples)
+        return samples
 
     def _fresh(self, data: Any, call: int) -> Any:
         seed = self._seed("call", call)

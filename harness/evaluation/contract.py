@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,7 +16,16 @@ from harness.boards.forms import described
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.workers import WorkerFault
 from harness.wire.channel import Message
-from harness.wire.packing import Manifest, PackingError, dense_sizes, join, tensor_leaves, unpack, where
+from harness.wire.packing import (
+    FindClass,
+    Manifest,
+    NodePath,
+    PackingError,
+    dense_sizes,
+    tensor_leaves,
+    unpack,
+    where,
+)
 
 MAX_OUTPUT_BYTES = 32 << 30
 HOST_MEMORY_SHARE = 0.25
@@ -121,8 +130,8 @@ def check_aliases(answer: Message, settings: Settings) -> None:
 def rebuild(form: OutputForm, storages: Sequence[torch.Tensor], settings: Settings) -> Any:
     """The output's values from its snapshot. Raises WorkerFault for a non-finite value the board does not allow."""
     try:
-        output = _build(form.manifest, form.answer, storages, "")
-    except (PackingError, TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+        output = unpack(form.manifest, storages, _class_in(form.answer))
+    except PackingError as error:
         raise broken(f"the output cannot be read: {error}") from None
     if not settings.allow_non_finite:
         for path, tensor in tensor_leaves(output):
@@ -132,33 +141,41 @@ def rebuild(form: OutputForm, storages: Sequence[torch.Tensor], settings: Settin
     return output
 
 
-def _build(manifest: Manifest, answer: Any, storages: Sequence[torch.Tensor], path: str) -> Any:
-    """`unpack`, with named tuples and dataclasses of the classes that the board's own `answer` has in these places."""
+def _class_in(answer: Any) -> FindClass:
+    """Gives the classes of named tuples and dataclasses that the board's own `answer` has in the same places."""
 
-    def named(parts: Iterable[tuple[Any, Manifest]], of: Mapping[Any, Any]) -> dict[Any, Any]:
-        return {key: _build(part, of.get(key), storages, join(path, key)) for key, part in parts}
+    def find(node: Manifest, path: NodePath) -> type:
+        here = answer
+        for key in path:
+            here = _child(here, key)
+        items = node["items"]
+        if "namedtuple" in node and hasattr(here, "_fields") and isinstance(items, list) and len(here) == len(items):
+            return type(here)
+        if "dataclass" in node and _is_dataclass(here) and set(_fields_of(here)) == set(items):
+            return type(here)
+        came = "a named tuple" if "namedtuple" in node else "a dataclass"
+        names = f"{came} of {', '.join(map(str, items))}" if isinstance(items, dict) else f"{came} of {len(items)}"
+        expected = described(here) if here is not None else "plain data: the board's ref_kernel has none there"
+        raise broken(f"the output ({where('.'.join(map(str, path)))}) is {names}, expected {expected}")
 
-    match manifest:
-        case {"namedtuple": _, "items": list(items)}:
-            if hasattr(answer, "_fields") and len(answer) == len(items):
-                return type(answer)(*named(enumerate(items), dict(enumerate(answer))).values())
-        case {"dataclass": _, "items": dict(items)}:
-            if dataclasses.is_dataclass(answer) and not isinstance(answer, type):
-                of: Mapping[Any, Any] = {f.name: getattr(answer, f.name) for f in dataclasses.fields(answer)}
-                if set(of) == set(items):
-                    return type(answer)(**named(items.items(), of))
-        case {"tuple": list(items)} | {"list": list(items)}:
-            of = dict(enumerate(answer)) if isinstance(answer, tuple | list) else {}
-            parts = named(enumerate(items), of).values()
-            return tuple(parts) if "tuple" in manifest else list(parts)
-        case {"dict": list(items)}:
-            return named(items, answer if isinstance(answer, dict) else {})
-        case _:
-            return unpack(manifest, storages)
-    came = "a named tuple" if "namedtuple" in manifest else "a dataclass"
-    names = f"{came} of {', '.join(map(str, items))}" if isinstance(items, dict) else f"{came} of {len(items)}"
-    expected = described(answer) if answer is not None else "plain data: the board's ref_kernel has none there"
-    raise broken(f"the output ({where(path)}) is {names}, expected {expected}")
+    return find
+
+
+def _child(answer: Any, key: Any) -> Any:
+    """What an answer holds under a key that a worker named; None where there is nothing."""
+    if isinstance(answer, tuple | list):
+        return answer[key] if isinstance(key, int) and 0 <= key < len(answer) else None
+    if isinstance(answer, dict):
+        return answer.get(key)
+    return getattr(answer, key) if _is_dataclass(answer) and key in _fields_of(answer) else None
+
+
+def _is_dataclass(answer: Any) -> bool:
+    return dataclasses.is_dataclass(answer) and not isinstance(answer, type)
+
+
+def _fields_of(answer: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(answer)]
 
 
 def non_finite(tensor: torch.Tensor) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,7 +14,7 @@ from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.store import codec
 from harness.store.calibrations import Calibration
 from harness.transfer.errors import RowError
-from harness.transfer.fields import Fields, dumps
+from harness.transfer.fields import Fields, dumps, fields_of
 
 DEVICE = "device_calibration"
 NOISE = "noise_calibration"
@@ -25,8 +24,7 @@ _JSON = ("device_details", "figures", "versions", "state", "scores_ns")
 
 def line_of(kind: str, row: Mapping[str, Any]) -> str:
     """The line of a row of the kind's table."""
-    fields = {name: json.loads(row[name]) if name in _JSON else row[name] for name in row if name != "id"}
-    return dumps({"kind": kind, **fields})
+    return dumps({"kind": kind, **fields_of(row, ("id",), _JSON)})
 
 
 def calibration_of(kind: str, fields: Fields) -> Calibration:

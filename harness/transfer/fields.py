@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from harness.store import codec
@@ -12,6 +13,13 @@ from harness.transfer.errors import RowError, text_of
 def dumps(document: object) -> str:
     """The text of a line, without its end."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace").decode()
+
+
+def fields_of(row: Mapping[str, Any], left_out: Collection[str], json_names: Collection[str]) -> dict[str, Any]:
+    """A row of a table as a line has it: what the table keeps as JSON text is JSON."""
+    fields = {name: value for name, value in row.items() if name not in left_out}
+    as_text = [name for name in fields if name in json_names and fields[name] is not None]
+    return fields | {name: json.loads(fields[name]) for name in as_text}
 
 
 def document_of(line: str) -> Fields:

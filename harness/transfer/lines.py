@@ -21,7 +21,7 @@ from harness.store.bulk import NewCompilation, NewEvaluation, NewSubmission
 from harness.store.calibrations import Calibration
 from harness.transfer import calibration_lines
 from harness.transfer.errors import RowError, text_of
-from harness.transfer.fields import Fields, document_of, dumps
+from harness.transfer.fields import Fields, document_of, dumps, fields_of
 from harness.transfer.published import ENDED_ELSEWHERE
 
 FORMAT = 2
@@ -76,10 +76,10 @@ def line_of(
 def is_first_line(line: str) -> bool:
     """Whether a line names the format. Raises RowError for one of a newer format."""
     try:
-        document = json.loads(line)
-    except ValueError:
+        document = document_of(line).document
+    except RowError:
         return False
-    if not isinstance(document, dict) or document.get("kind") != KIND:
+    if document.get("kind") != KIND:
         return False
     if document.get("format") not in FORMATS:
         read = " and ".join(map(str, FORMATS))
@@ -247,10 +247,7 @@ def _small(value: int | None, name: str) -> int | None:
 
 
 def _fields(row: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
-    fields = {name: value for name, value in row.items() if name not in left_out}
-    for name in _JSON & fields.keys():
-        if fields[name] is not None:
-            fields[name] = json.loads(fields[name])
+    fields = fields_of(row, left_out, _JSON)
     if "interpreted" in fields:
         fields["interpreted"] = bool(fields["interpreted"])
     return fields

@@ -20,6 +20,9 @@ from typing import Any
 import torch
 
 Manifest = Any  # JSON
+NodePath = tuple[Any, ...]
+"""The keys that lead to a node: of dicts and dataclasses, and places in lists and tuples."""
+FindClass = Callable[[Manifest, NodePath], type]
 ALIGNMENT = 256
 
 
@@ -147,16 +150,22 @@ def to_manifest(node: Any, path: str, tensor_leaf: Callable[[torch.Tensor, str],
     raise PackingError(f"{where(path)} is a {type(node).__name__}, which is not plain data")
 
 
-def no_classes(kind: str) -> type:
+def class_name(node: Manifest) -> str:
+    """`module:Name` of a node that is a named tuple or a dataclass."""
+    return str(node["namedtuple"] if "namedtuple" in node else node["dataclass"])
+
+
+def no_classes(node: Manifest, path: NodePath) -> type:
     """The default of `unpack`: no class is known."""
-    raise PackingError(f"the class {kind} is not known here")
+    raise PackingError(f"the class {class_name(node)} is not known here")
 
 
-def board_class(kind: str) -> type:
-    """The dataclass or named tuple `module:Name` of a module that has been imported already, such as `task`.
+def board_class(node: Manifest, path: NodePath) -> type:
+    """The dataclass or named tuple of that name in a module that has been imported already, such as `task`.
 
     For the worker only: a manifest that comes from a worker must never choose what the supervisor instantiates.
     """
+    kind = class_name(node)
     module_name, _, name = kind.partition(":")
     found = getattr(sys.modules.get(module_name), name, None)
     if isinstance(found, type) and (dataclasses.is_dataclass(found) or hasattr(found, "_fields")):
@@ -164,21 +173,24 @@ def board_class(kind: str) -> type:
     raise PackingError(f"the class {kind} is not known here")
 
 
-def unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Callable[[str], type] = no_classes) -> Any:
+def unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: FindClass = no_classes) -> Any:
     """Put a tree together again over flat uint8 storages (views, not copies).
 
-    `find_class` gives the dataclass or named tuple of a name. Raises PackingError for a manifest that does not fit the
-    storages or is none.
+    `find_class` gives the class of a node that is a dataclass or a named tuple, from the node and the keys that lead to
+    it. Raises PackingError for a manifest that does not fit the storages or is none.
     """
     try:
-        return _unpack(manifest, storages, find_class)
+        return _unpack(manifest, storages, find_class, ())
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:  # torch's, and of recursion
         raise PackingError(f"not a manifest: {error}") from error
 
 
-def _unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Callable[[str], type]) -> Any:
-    def again(node: Manifest) -> Any:
-        return _unpack(node, storages, find_class)
+def _unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: FindClass, path: NodePath) -> Any:
+    def again(node: Manifest, key: Any) -> Any:
+        return _unpack(node, storages, find_class, (*path, key))
+
+    def each(items: Any) -> list[Any]:
+        return [again(item, i) for i, item in enumerate(items)]
 
     match manifest:
         case {"tensor": leaf}:
@@ -191,16 +203,16 @@ def _unpack(manifest: Manifest, storages: Sequence[torch.Tensor], find_class: Ca
             return dtype_of(name)
         case {"device": str(name)}:
             return torch.device(name)
-        case {"dataclass": kind, "items": items}:
-            return find_class(kind)(**{key: again(value) for key, value in items.items()})
-        case {"namedtuple": kind, "items": items}:
-            return find_class(kind)(*[again(value) for value in items])
+        case {"dataclass": _, "items": items}:
+            return find_class(manifest, path)(**{key: again(value, key) for key, value in items.items()})
+        case {"namedtuple": _, "items": items}:
+            return find_class(manifest, path)(*each(items))
         case {"tuple": items}:
-            return tuple(again(item) for item in items)
+            return tuple(each(items))
         case {"list": items}:
-            return [again(item) for item in items]
+            return each(items)
         case {"dict": items}:
-            return {key: again(value) for key, value in items}
+            return {key: again(value, key) for key, value in items}
     raise PackingError("not a manifest")
 
 
