@@ -159,9 +159,10 @@ def _techniques_of(known: SourceTechniques, side: Side) -> tuple[Finding, ...]:
 
 def _write_page(path: Path, difference: Difference) -> None:
     from harness.cli.diff_page import difference_page
+    from harness.files import write_in_place_of
 
     try:
-        path.write_text(difference_page(difference), encoding="utf-8")
+        write_in_place_of(path, difference_page(difference).encode("utf-8"))
     except OSError as error:
         raise MachineError(f"can't be written: {error.strerror}", where=str(path)) from error
     click.echo(f"wrote {path}", err=True)

@@ -13,6 +13,7 @@ from harness.boards.find import find_board
 from harness.cli.common import json_option, print_json, stdout_console
 from harness.cli.lookup import name_to_type
 from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.files import write_in_place_of, write_new
 
 TEMPLATE_OF = {
     "torch": "Python",
@@ -58,8 +59,9 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
     text = with_header(text, target, gpu)
     path = _output_path(target, template, output)
     try:
-        with path.open("w" if force else "x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        (write_in_place_of if force else write_new)(path, text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise RequestError("the GPU's name is not UTF-8 text", where="--gpu") from error
     except FileExistsError as error:
         raise RequestError(
             "the file is there already", where=str(path), hint="--force overwrites it; -o FILE writes another."

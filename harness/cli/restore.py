@@ -10,6 +10,7 @@ from harness.cli.common import WholeNumber, json_option, print_json
 from harness.cli.formatting import printable
 from harness.cli.lookup import find_submission
 from harness.errors import MachineError, RequestError
+from harness.files import write_in_place_of, write_new
 from harness.store import SubmissionRow, open_reader
 
 
@@ -64,10 +65,9 @@ def _write(path: Path, content: bytes, *, force: bool) -> bool:
                     where=str(path),
                     hint="Write elsewhere with --to FILE, or overwrite it with --force.",
                 )
-            path.write_bytes(content)
+            write_in_place_of(path, content)
             return True
-        with path.open("xb") as file:  # another process may have made it meanwhile
-            file.write(content)
+        write_new(path, content)  # another process may have made it meanwhile
         return True
     except OSError as error:
         raise MachineError(f"can't be written: {error.strerror}", where=str(path)) from error

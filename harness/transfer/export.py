@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.errors import MachineError
+from harness.files import replacing
 from harness.store import queries
 from harness.store.database import Database
 from harness.store.reading import Reader
@@ -167,12 +167,9 @@ def _writing(path: Path | None) -> Iterator[IO[str]]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, that takes its place when all is written."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    """`files.replacing`, with an error that a user understands."""
     try:
-        yield unfinished
-        os.replace(unfinished, path)
+        with replacing(path) as unfinished:
+            yield unfinished
     except OSError as error:
         raise MachineError(f"can't be written: {error.strerror or error}", where=str(path)) from error
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -165,3 +165,14 @@ def test_kept_techniques_are_used(home: Path, harness: Run) -> None:
     assert json.loads(harness("show", "1", "--json").output)["techniques"][0]["technique"] == "tma"
     with open_reader() as reader:
         assert reader.techniques(sha256, EXTRACTOR_VERSION) == told
+
+
+def test_a_header_that_can_not_be_written_leaves_the_file(
+    tmp_path: Path, harness: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("precious")
+    result = harness("init", "vectoradd", "--gpu", "\udcff", "-o", "mine.py", "--force")
+    assert result.exit_code == 2
+    assert "--gpu" in result.stderr
+    assert (tmp_path / "mine.py").read_text() == "precious"
