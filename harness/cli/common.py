@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+MOST_WHOLE = 2**63 - 1
+"""What every database holds."""
+
+
 class WholeNumber(click.ParamType):
-    """An integer of at least `least`, where one is given."""
+    """An integer of at least `least`, where one is given, and of 64 bits at most."""
 
     name = "integer"
 
@@ -33,6 +37,8 @@ class WholeNumber(click.ParamType):
             self.fail(f"'{value}' is not a whole number{self._allowed()}.", param, ctx)
         if self.least is not None and number < self.least:
             self.fail(f"{number} is too small{self._allowed()}.", param, ctx)
+        if abs(number) > MOST_WHOLE:
+            self.fail(f"{number} is too large (allowed: up to {MOST_WHOLE}).", param, ctx)
         return number
 
     def _allowed(self) -> str:
@@ -58,6 +64,22 @@ class Number(click.ParamType):
         return number
 
 
+class UserName(click.ParamType):
+    """A user's name as every store holds it and an export brings it back."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            self.fail(f"{text!r} is not UTF-8 text.", param, ctx)
+        if not text or "\x00" in text:
+            self.fail(f"{text!r} is no user's name.", param, ctx)
+        return text
+
+
 def json_option(command: F) -> F:
     """Add `--json`, which the command receives as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document, at full precision.")(command)
@@ -66,7 +88,11 @@ def json_option(command: F) -> F:
 def user_option(command: F) -> F:
     """Add `--user`, which defaults to `HARNESS_USER` and then to the login name."""
     return click.option(
-        "--user", default=default_user, show_default="HARNESS_USER, else the login name", help="Whose submissions."
+        "--user",
+        type=UserName(),
+        default=default_user,
+        show_default="HARNESS_USER, else the login name",
+        help="Whose submissions.",
     )(command)
 
 

@@ -149,7 +149,9 @@ class _Operand:
 
 
 def _operand(text: str) -> _Operand:
-    if not (text.isascii() and text.isdigit()):
+    from harness.cli.operands import is_id
+
+    if not is_id(text):
         path = Path(text)
         return _Operand(read_submission(path), path.name, text, folder=path.absolute().parent)
     from harness.cli.lookup import find_submission

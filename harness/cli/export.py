@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.cli.common import json_option, print_json
+from harness.cli.common import UserName, json_option, print_json
 from harness.errors import RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ def format_option(command: F) -> F:
 @click.argument("file", type=click.Path(dir_okay=False, writable=True, path_type=Path, allow_dash=True))
 @format_option
 @click.option("--leaderboard", help="Only this board's.")
-@click.option("--user", help="Only this user's.")
+@click.option("--user", type=UserName(), help="Only this user's.")
 @json_option
 def export_command(
     file: Path, format_name: str | None, leaderboard: str | None, user: str | None, as_json: bool

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cli.common import MOST_WHOLE
 from harness.cli.formatting import printable
 from harness.cli.lookup import find_submission, recorded_board
 from harness.errors import RequestError
@@ -42,7 +43,8 @@ def operand(reader: Reader, text: str, *, with_figures: bool = True) -> Side:
 
 
 def is_id(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    """All digits, and no more of them than an id can have."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MOST_WHOLE))
 
 
 def of_submission(reader: Reader, submission: SubmissionRow, *, with_figures: bool = True) -> Side:

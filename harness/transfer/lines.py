@@ -10,6 +10,7 @@ Field names are those of the tables. What the tables keep as JSON text is JSON h
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -211,6 +212,9 @@ def _evaluation(fields: Fields) -> NewEvaluation:
     return NewEvaluation(fields.text("origin"), columns, [_made(codec.case_columns, case) for case in cases])
 
 
+_MEASURES = ("seconds", "flops", "bytes_moved", "speed_of_light_ns", "floor_ns")
+
+
 def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
     """The fields as a row of the tables, each of the right kind."""
     values = {name: fields.get(name, *kinds) for name, kinds in needed.items()}
@@ -220,11 +224,14 @@ def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]]) -> dict[str, An
             text_of(value, name, empty=True)
         if name in ("idx", "cases_planned"):
             _small(value, name)
+        if name in _MEASURES and value is not None and not abs(value) <= sys.float_info.max:
+            raise RowError(f"'{name}' of a case is no finite number of 64 bits")
         if name in ("wall_ns", "overhead_ns", "events_ns") and not _are_numbers(value or []):
             raise RowError(f"'{name}' of a case holds something else than numbers")
     for prefix in ("reason", "rank_reason"):
         if values[f"{prefix}_code"] is not None and values[f"{prefix}_message"] is None:
             raise RowError(f"'{prefix}_message' is missing")
+    values |= {name: float(values[name]) for name in _MEASURES if values.get(name) is not None}
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
 
 

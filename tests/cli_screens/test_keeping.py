@@ -176,3 +176,20 @@ def test_a_header_that_can_not_be_written_leaves_the_file(
     assert result.exit_code == 2
     assert "--gpu" in result.stderr
     assert (tmp_path / "mine.py").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["history", "--user", ""], "'' is no user's name"),
+        (["history", "--user", "\udcff"], "is not UTF-8 text"),
+        (["export", "out.jsonl", "--user", "a\x00b"], "is no user's name"),
+        (["leaderboard", "cholesky", "--limit", "9" * 23], "is too large"),
+        (["show", "9" * 23], "is too large"),
+        (["diff", "9" * 5000, "1"], "can't be read"),
+    ],
+)
+def test_what_no_store_can_hold(filled: Path, harness: Run, arguments: list[str], message: str) -> None:
+    result = harness(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr

@@ -366,3 +366,27 @@ def test_export_of_an_empty_store_and_of_one_user(home: Path, harness: Run) -> N
 
 def write(path: Path, *documents: object) -> None:
     path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+
+
+@pytest.mark.parametrize("name", ["seconds", "flops", "bytes_moved", "speed_of_light_ns", "floor_ns"])
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "Infinity", "NaN", "-Infinity"])
+def test_a_number_that_no_table_holds_is_that_lines_fault(name: str, number: str) -> None:
+    line = json.loads(GOOD)
+    line["evaluations"][0]["cases"][0][name] = "HERE"
+    with pytest.raises(RowError, match=f"'{name}' of a case"):
+        record_of(json.dumps(line).replace('"HERE"', number))
+
+
+def test_a_number_of_more_than_64_bits_is_a_float_there(home: Path, harness: Run) -> None:
+    first, line, _ = exported(home, harness)
+    line["origin"] = line["evaluations"][0]["origin"] = "other/1"
+    line["evaluations"][0]["cases"][0]["seconds"] = 10**21
+    write(home / "large.jsonl", first, line)
+    assert "added 1 submissions" in harness("import", home / "large.jsonl").stdout
+
+
+def test_a_first_line_nested_without_end_names_no_format(home: Path, harness: Run) -> None:
+    (home / "deep.jsonl").write_text("[" * 100_000)
+    done = harness("import", home / "deep.jsonl")
+    assert done.exit_code == 2
+    assert "its first line does not say so" in done.stderr
