@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import json_option, print_json
+from harness.cli.common import error_document, json_option, print_json
 from harness.cli.export import format_of, format_option, teller
-from harness.errors import ExitStatus
+from harness.errors import ExitStatus, RequestError
+
+if TYPE_CHECKING:
+    from harness.store.bulk import Added
 
 BAD_ROWS_SHOWN = 20
 
@@ -34,10 +37,12 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
     harness import nvidia_nvfp4_submissions.parquet
     harness import backup.jsonl.gz
 
-    Exit status: 0 all went in; 2 some rows were bad, or the file can't be read.
+    A file that is cut short goes in as far as it is whole; import the whole one when you have it.
+
+    Exit status: 0 all went in; 2 some rows were bad, or the file can't be read to its end.
     """
     from harness.store.bulk import open_bulk
-    from harness.transfer.errors import BadRow
+    from harness.transfer.errors import BadRow, DamagedFile
     from harness.transfer.import_ import import_lines, import_parquet
 
     bad: list[BadRow] = []
@@ -53,11 +58,24 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
     parquet = format_of(file, format_name) == "parquet"
     unit = "row" if parquet else "line"
     begin = time.monotonic()
+    damage: DamagedFile | None = None
     with open_bulk() as writer, teller(f"{unit}s read") as told:
-        added = (import_parquet if parquet else import_lines)(writer, file, report, told)
+        added = writer.added
+        try:
+            (import_parquet if parquet else import_lines)(writer, file, report, told)
+        except DamagedFile as error:
+            damage = error
     seconds = time.monotonic() - begin
     if count > len(bad):
         click.echo(f"{file}: … and {count - len(bad)} further bad {unit}s", err=True)
+    summary = _summary(added, seconds, unit, count)
+    told_of_damage = None
+    if damage is not None:
+        told_of_damage = RequestError(
+            f"{damage.what}; up to there: {summary}",
+            where=damage.where,
+            hint="What was added stays. Get the whole file and import that: nothing is added twice.",
+        )
     if as_json:
         document: dict[str, Any] = {
             "file": str(file),
@@ -70,12 +88,20 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
             "bad_rows": [{"row": row.number, "message": row.what} for row in bad],
             "seconds": seconds,
         }
-        print_json(document)
+        print_json(document if told_of_damage is None else document | error_document(told_of_damage))
+        if told_of_damage is not None:
+            click.echo(f"harness: {told_of_damage}", err=True)
+    elif told_of_damage is not None:
+        raise told_of_damage
     else:
-        further = ((added.compilations, "compilations"), (added.calibrations, "calibrations"))
-        more = "".join(f", {number} {what}" for number, what in further if number)
-        click.echo(
-            f"added {added.submissions} submissions and {added.evaluations} evaluations{more} in {seconds:.1f} s; "
-            f"{added.known} {unit}s added nothing new; {count} bad"
-        )
-    return ExitStatus.BAD_REQUEST if count else ExitStatus.PASSED
+        click.echo(summary)
+    return ExitStatus.BAD_REQUEST if count or damage is not None else ExitStatus.PASSED
+
+
+def _summary(added: Added, seconds: float, unit: str, bad: int) -> str:
+    further = ((added.compilations, "compilations"), (added.calibrations, "calibrations"))
+    more = "".join(f", {number} {what}" for number, what in further if number)
+    return (
+        f"added {added.submissions} submissions and {added.evaluations} evaluations{more} in {seconds:.1f} s; "
+        f"{added.known} {unit}s added nothing new; {bad} bad"
+    )

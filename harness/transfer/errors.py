@@ -1,8 +1,10 @@
-"""What is wrong with one row of a file that is read; the rows around it go in."""
+"""What is wrong with a file that is read, or with one row of it; the rows around that go in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from harness.errors import RequestError
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,10 @@ class BadRow:
 
 class RowError(Exception):
     """The text says what is wrong with the row."""
+
+
+class DamagedFile(RequestError):
+    """The rest of a file can't be read; what came before goes in."""
 
 
 def text_of(value: object, name: str, *, empty: bool = False) -> str:

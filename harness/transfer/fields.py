@@ -22,8 +22,10 @@ def fields_of(row: Mapping[str, Any], left_out: Collection[str], json_names: Col
     return fields | {name: json.loads(fields[name]) for name in as_text}
 
 
-def document_of(line: str) -> Fields:
-    """The object of a line. Raises RowError for a line that is something else."""
+def document_of(line: str | None) -> Fields:
+    """The object of a line. Raises RowError for a line that is something else, and None, one that is too long."""
+    if line is None:
+        raise RowError("it is too long (allowed: 64 MiB)")
     try:
         return Fields(json.loads(line), "the line")
     except ValueError as error:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RequestError
 from harness.store.bulk import Added, BulkWriter, NewSubmission
 from harness.store.calibrations import Calibration
-from harness.transfer import lines, published
-from harness.transfer.errors import BadRow, RowError
+from harness.transfer import line_files, lines, published
+from harness.transfer.errors import BadRow, DamagedFile, RowError
 
 Report = Callable[[BadRow], None]
 Record = NewSubmission | Calibration
@@ -20,19 +17,21 @@ Record = NewSubmission | Calibration
 BATCH_ROWS = 5000
 BATCH_BYTES = 10 << 20
 """A batch ends at either: texts are what fills memory."""
-LONGEST_LINE_BYTES = 64 << 20
 
 
 def import_parquet(writer: BulkWriter, path: Path, report: Report, told: Callable[[int], None]) -> Added:
-    """Add the rows of a parquet file of the published data."""
+    """Add the rows of a parquet file of the published data. Raises DamagedFile when what can be read of it is in."""
     from harness.transfer import parquet
 
     return _add(writer, _converted(parquet.read_rows(path), published.submission_of, report), told)
 
 
 def import_lines(writer: BulkWriter, path: Path, report: Report, told: Callable[[int], None]) -> Added:
-    """Add the submissions and calibrations of a file of JSON lines, compressed if its name ends in .gz."""
-    return _add(writer, _converted(_lines(path), lines.record_of, report), told)
+    """Add the submissions and calibrations of a file of JSON lines, compressed if its name ends in .gz.
+
+    Raises DamagedFile when what can be read of it is in.
+    """
+    return _add(writer, _converted(line_files.read_lines(path), lines.record_of, report), told)
 
 
 def _converted(
@@ -48,15 +47,21 @@ def _converted(
 def _add(writer: BulkWriter, rows: Iterable[tuple[int, Record]], told: Callable[[int], None]) -> Added:
     batch: list[Record] = []
     size = 0
-    for number, record in rows:
-        batch.append(record)
-        size += _size(record)
-        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
-            _add_batch(writer, batch)
-            told(number)
-            batch, size = [], 0
+    damage = None
+    try:
+        for number, record in rows:
+            batch.append(record)
+            size += _size(record)
+            if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+                _add_batch(writer, batch)
+                told(number)
+                batch, size = [], 0
+    except DamagedFile as error:
+        damage = error
     if batch:
         _add_batch(writer, batch)
+    if damage is not None:
+        raise damage
     return writer.added
 
 
@@ -75,37 +80,3 @@ def _size(record: Record) -> int:
         return 2000
     reports = sum(len(each.report) for each in record.compilations)
     return len(record.source_text) + reports + 2000 * sum(len(each.cases) for each in record.evaluations)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1, without the first, which names the format, and empty ones.
-
-    Raises RequestError for a file that can't be read, or is not of this kind.
-    """
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            number = 0
-            while raw := file.readline(LONGEST_LINE_BYTES):
-                number += 1
-                line = raw.decode("utf-8", "surrogateescape")  # a line that is not UTF-8 is that line's fault alone
-                if number == 1:
-                    _check_first(path, line)
-                elif line.strip():
-                    yield number, line
-            if not number:
-                _check_first(path, "")
-    except (OSError, EOFError, zlib.error) as error:
-        raise RequestError(f"can't be read: {getattr(error, 'strerror', None) or error}", where=str(path)) from error
-
-
-def _check_first(path: Path, line: str) -> None:
-    try:
-        if lines.is_first_line(line):
-            return
-    except RowError as error:
-        raise RequestError(str(error), where=str(path), hint="Upgrade harness.") from error
-    raise RequestError(
-        "this is no file of `harness export`: its first line does not say so",
-        where=str(path),
-        allowed="JSON lines that `harness export` wrote, or a parquet file of the published data",
-    )

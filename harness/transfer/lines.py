@@ -88,8 +88,9 @@ def is_first_line(line: str) -> bool:
     return True
 
 
-def record_of(line: str) -> NewSubmission | Calibration:
-    """The submission or the calibration of a line. Raises RowError saying which field is wrong and how."""
+def record_of(line: str | None) -> NewSubmission | Calibration:
+    """The submission or the calibration of a line; None is one that is too long. Raises RowError saying which field is
+    wrong and how."""
     fields = document_of(line)
     kind = fields.text("kind") if "kind" in fields.document else SUBMISSION
     try:

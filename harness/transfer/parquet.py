@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.doctor.advice import install_extra
 from harness.errors import MachineError, RequestError
+from harness.transfer.errors import DamagedFile
 from harness.transfer.published import COLUMNS, REQUIRED
 
 ROWS_AT_ONCE = 1000
@@ -20,12 +21,12 @@ def read_rows(path: Path) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """The rows of a file with their numbers from 1: values in the order of `published.COLUMNS`, times in microseconds.
 
     Columns that the file lacks are None. Raises RequestError for a file that is not parquet, lacks a required column
-    or has one of another kind; MachineError without pyarrow.
+    or has one of another kind; DamagedFile after the last row that can be read; MachineError without pyarrow.
     """
     pa, pq = _pyarrow()
     try:
         # Buffered, so that one huge row group, as published files have them, is not read as a whole.
-        file = pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        file = pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as error:
         raise RequestError(f"this can't be read as a parquet file: {error}", where=str(path)) from error
     with file:
@@ -47,7 +48,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, tuple[Any, ...]]]:
                     number += 1
                     yield number, row
         except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"the file is damaged after row {number}: {error}", where=str(path)) from error
+            why = " ".join(str(error).split())
+            raise DamagedFile(f"the file is damaged after row {number}: {why}", where=str(path)) from error
 
 
 def write_rows(path: Path, rows: Iterable[tuple[Any, ...]]) -> int:
@@ -55,7 +57,7 @@ def write_rows(path: Path, rows: Iterable[tuple[Any, ...]]) -> int:
     pa, pq = _pyarrow()
     schema = _schema(pa)
     count = 0
-    with pq.ParquetWriter(path, schema, compression="snappy") as writer:
+    with pq.ParquetWriter(path, schema, compression="snappy", write_page_checksum=True) as writer:
         for group in _groups(rows, ROWS_A_GROUP):
             columns = [
                 pa.array(values, pa.int64() if field.name == "submission_time" else field.type).cast(field.type)

@@ -242,6 +242,21 @@ def test_a_file_cut_short(home: Path, harness: Run) -> None:
     assert harness("import", file).exit_code == 2
 
 
+def test_a_file_damaged_inside_goes_in_up_to_there(home: Path, harness: Run) -> None:
+    whole, damaged = home / "whole.parquet", home / "damaged.parquet"
+    table = pa.Table.from_pylist([row(number) for number in range(1500)], SCHEMA)
+    pq.write_table(table, whole, row_group_size=1000)
+    content = bytearray(whole.read_bytes())
+    begin = pq.ParquetFile(whole).metadata.row_group(1).column(0).data_page_offset
+    content[begin : begin + 200] = bytes(200)
+    damaged.write_bytes(content)
+    done = harness("import", damaged)
+    assert done.exit_code == 2
+    assert f"{damaged}: the file is damaged after row 1000: " in done.stderr
+    assert "up to there: added 1000 submissions" in done.stderr
+    assert "added 500 submissions" in harness("import", whole).stdout
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 NAMES = TEXT.filter(bool)
 IDS = st.integers(0, 2**63 - 1)
