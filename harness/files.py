@@ -1,4 +1,8 @@
-"""Writing a user's files so that a full disk, or an interrupt, leaves what was there."""
+"""A user's files: paths as they are typed, and writing so that a full disk, or an interrupt, leaves what was there.
+
+Whether something is there is asked by `os.path.exists`, `isfile` and `isdir`: those of `pathlib` raise for a name that
+is too long and below a folder that may not be entered.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from harness.errors import RequestError
+
+
+def user_path(text: str | Path, where: str = "") -> Path:
+    """The path that somebody typed, `~` and `~name` taken for home folders. `where` is what gave it, by default itself.
+
+    Raises RequestError where there is no such user, and for a NUL, which no path may hold.
+    """
+    if "\0" in str(text):
+        raise RequestError(f"{str(text)!r} is no path: it holds a NUL", where=where)
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        user = str(text).partition("/")[0]
+        raise RequestError(
+            f"'{user}' is nobody's home folder here", where=where or str(text), hint=f"./{user} is a file of that name."
+        ) from error
+
+
+def absolute_path(path: Path, where: str = "") -> Path:
+    """The path from the root, links followed as far as they lead. `where` is what gave it, by default itself.
+
+    Raises RequestError for a relative one where the current folder is gone.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError as error:
+        raise RequestError(
+            "the current folder is gone", where=where or str(path), hint="Go to another (`cd`), or give the whole path."
+        ) from error
+
+
+def why_not_seen(path: Path) -> str:
+    """Why a path can't be looked at, e.g. `Permission denied`; empty where there is something, and where there is
+    nothing."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:
+        return reason_of(error)
+    return ""
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file can't be used, e.g. `Permission denied`, without the path. A ValueError is what a NUL in it gives."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -18,15 +70,15 @@ def replacing(path: Path) -> Iterator[Path]:
     through. In both cases the old file stands and nothing is left beside it.
     """
     target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    if target.exists() and not target.is_file():
+    if os.path.exists(target) and not os.path.isfile(target):
         yield target
         return
     unfinished = target.with_name(f".harness-{os.getpid()}.unfinished")
     try:
         yield unfinished
-        if target.exists():
+        if os.path.exists(target):
             unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
         os.replace(unfinished, target)
     finally:

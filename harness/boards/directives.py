@@ -7,11 +7,13 @@ client would have found something else, a warning names the line.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.boards.board import Language
 from harness.errors import RequestError, did_you_mean
+from harness.files import why_not_seen
 
 MARKERS = ("#!POPCORN", "//!POPCORN")
 KEYWORDS = {"leaderboard": "leaderboard", "gpu": "gpus", "gpus": "gpus"}
@@ -151,9 +153,11 @@ def read_submission(path: Path, language: Language | None = None) -> str:
     a wrong extension, an empty file, one of more than 1,000,000 bytes (the hosted service's limit), or no UTF-8.
     """
     where = str(path)
-    if not path.exists():
+    if why := why_not_seen(path):
+        raise RequestError(f"the file can't be read: {why}", where=where)
+    if not os.path.exists(path):
         raise RequestError("there is no such file", where=where, hint=_near_file(path))
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise RequestError("not a file", where=where, hint="Name the one file that holds the kernel.")
     allowed = EXTENSIONS[language] if language else tuple(e for group in EXTENSIONS.values() for e in group)
     if not path.name.endswith(allowed):
@@ -183,6 +187,6 @@ def read_submission(path: Path, language: Language | None = None) -> str:
 
 def _near_file(path: Path) -> str:
     try:
-        return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_file()])
+        return did_you_mean(path.name, [name for name in os.listdir(path.parent) if os.path.isfile(path.parent / name)])
     except OSError:
         return ""

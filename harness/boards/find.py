@@ -15,6 +15,7 @@ from harness.boards.loader import load_board
 from harness.boards.problem_set import is_problem_set, read_problem_set
 from harness.boards.task_yml import FILE_NAME
 from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.files import absolute_path, why_not_seen
 
 VARIABLE = "HARNESS_LEADERBOARDS"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -39,13 +40,29 @@ class Found:
 
 def board_roots() -> tuple[Path, ...]:
     """The folders that are searched and exist, in order, each once."""
-    named = [Path(part).expanduser() for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-    roots: list[Path] = []
-    for root in [Path("leaderboards"), *named, shipped_leaderboards()]:
-        resolved = root.resolve()
-        if resolved.is_dir() and resolved not in roots:
-            roots.append(resolved)
+    roots: dict[Path, None] = {}
+    for root in [Path("leaderboards"), *named_folders().values(), shipped_leaderboards()]:
+        if os.path.isdir(root):
+            roots[absolute_path(root)] = None
     return tuple(roots)
+
+
+def named_folders() -> dict[str, Path]:
+    """The parts of `HARNESS_LEADERBOARDS` and the folders that they mean. `~name` of nobody stays as it is: a folder
+    that is not there."""
+    parts = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    return {part: Path(os.path.expanduser(part)) for part in parts}
+
+
+def missing_folders() -> dict[str, str]:
+    """The parts of `HARNESS_LEADERBOARDS` that are no folder, and what is the matter with each."""
+    missing = {}
+    for part, path in named_folders().items():
+        if why := why_not_seen(path):
+            missing[part] = f"can't be looked at: {why}"
+        elif not os.path.isdir(path):
+            missing[part] = "is not a folder" if os.path.exists(path) else "does not exist"
+    return missing
 
 
 def shipped_leaderboards() -> Path:
@@ -65,7 +82,7 @@ def baseline_folders(board: Board) -> tuple[Path, ...]:
 
 def baseline_file(board: Board, name: str) -> Path | None:
     """The file of a baseline that `harness.yml` lists; None where there is none."""
-    return next((folder / name for folder in baseline_folders(board) if (folder / name).is_file()), None)
+    return next((folder / name for folder in baseline_folders(board) if os.path.isfile(folder / name)), None)
 
 
 def _shipped(name: str) -> Path:
@@ -99,9 +116,8 @@ def find_board(name_or_path: str) -> Board:
     Raises RequestError where there is none, with the nearest name; a board that was found and does not load raises
     its own error.
     """
-    path = Path(name_or_path).expanduser()
-    if "/" in name_or_path or os.sep in name_or_path or name_or_path in (".", "..", "~"):
-        return load_board(path)
+    if "/" in name_or_path or os.sep in name_or_path or name_or_path in (".", "..") or name_or_path.startswith("~"):
+        return load_board(Path(name_or_path))
     found = scan()
     wanted = name_or_path.lower()
     for board in found.boards:
@@ -113,8 +129,8 @@ def find_board(name_or_path: str) -> Board:
     for board in found.boards:
         if wanted in (alias.lower() for alias in board.settings.aliases):
             return board
-    if path.is_dir():
-        return load_board(path)
+    if os.path.isdir(name_or_path):
+        return load_board(Path(name_or_path))
     names = [board.name for board in found.boards]
     aliases = [alias for board in found.boards for alias in board.settings.aliases]
     raise RequestError(
@@ -126,7 +142,7 @@ def find_board(name_or_path: str) -> Board:
 
 def _boards_in(root: Path) -> list[tuple[str, Path, Board | HarnessError]]:
     """The boards of one folder: those its set files list, then its own problem folders, or itself if it is one."""
-    if (root / FILE_NAME).is_file():
+    if os.path.isfile(root / FILE_NAME):
         return [(root.name, root, _loaded(root))]
     entries: list[tuple[str, Path, Board | HarnessError]] = []
     listed: set[Path] = set()
@@ -134,6 +150,8 @@ def _boards_in(root: Path) -> list[tuple[str, Path, Board | HarnessError]]:
         children = sorted(root.iterdir())
     except OSError as error:
         return [(root.name, root, RequestError(f"the folder can't be read: {error.strerror}", where=str(root)))]
+    if not os.access(root, os.X_OK):
+        return [(root.name, root, RequestError("the folder may be listed and not entered", where=str(root)))]
     for child in children:
         if not is_problem_set(child):
             continue
@@ -151,9 +169,14 @@ def _boards_in(root: Path) -> list[tuple[str, Path, Board | HarnessError]]:
     entries += [
         (child.name, child, _loaded(child))
         for child in children
-        if child.resolve() not in listed and (child / FILE_NAME).is_file()
+        if os.path.realpath(child) not in map(str, listed) and _may_be_board(child)
     ]
     return entries
+
+
+def _may_be_board(folder: Path) -> bool:
+    """Whether it is a problem folder, or one that can't be looked into and may hide another of its name."""
+    return os.path.isdir(folder) and (os.path.isfile(folder / FILE_NAME) or not os.access(folder, os.X_OK))
 
 
 def _loaded(folder: Path) -> Board | HarnessError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from harness.boards import harness_yml, task_yml
 from harness.boards.board import Board, Grid, GridName, RankBy, Settings
 from harness.boards.names import check_name
 from harness.errors import HarnessError, RequestError
+from harness.files import absolute_path, user_path, why_not_seen
 
 
 def load_board(
@@ -28,7 +30,7 @@ def load_board(
     task = task_yml.read_task_yml(folder / task_yml.FILE_NAME)
     settings_path = folder / harness_yml.FILE_NAME
     settings = Settings()
-    if settings_path.exists():
+    if os.path.exists(settings_path):
         file_names = [file.name for file in task.files]
         settings = harness_yml.read_harness_yml(settings_path, file_names, multi_gpu=task.multi_gpu)
     return Board(
@@ -75,17 +77,18 @@ def require_rankable(board: Board, grid: Grid) -> None:
 
 def _problem_folder(folder: Path) -> Path:
     """The absolute folder; its `task.yml` may be named instead."""
-    try:
-        path = folder.expanduser().resolve()
-        if path.name == task_yml.FILE_NAME and path.is_file():
-            path = path.parent
-        is_folder, has_task = path.is_dir(), (path / task_yml.FILE_NAME).is_file()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise RequestError(f"not a problem folder: {error}", where=str(folder)) from error
-    if not is_folder:
-        what = "not a folder" if path.exists() else "there is no such folder"
+    path = absolute_path(user_path(folder))
+    if path.name == task_yml.FILE_NAME and os.path.isfile(path):
+        path = path.parent
+    task = path / task_yml.FILE_NAME
+    if not os.path.isdir(path):
+        what = "not a folder" if os.path.exists(path) else "there is no such folder"
+        if why := why_not_seen(path):
+            what = f"can't be looked at: {why}"
         raise RequestError(what, where=str(folder), hint=f"A board is a folder with a {task_yml.FILE_NAME}.")
-    if not has_task:
+    if why := why_not_seen(task):
+        raise RequestError(f"the folder can't be entered: {why}", where=str(folder))
+    if not os.path.isfile(task):
         raise RequestError(
             f"the folder has no {task_yml.FILE_NAME}",
             where=str(folder),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -11,6 +12,7 @@ from harness.boards.board import Board
 from harness.boards.loader import load_board
 from harness.boards.names import check_name
 from harness.boards.yaml_file import Fields, read_yaml
+from harness.files import absolute_path
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -41,7 +43,9 @@ class ProblemSet:
 def is_problem_set(path: Path) -> bool:
     """Whether a YAML file is meant as a set: a line of it starts with `problems:`."""
     try:
-        return path.suffix in SUFFIXES and re.search(rb"^problems\s*:", path.read_bytes(), re.MULTILINE) is not None
+        if path.suffix not in SUFFIXES or not os.path.isfile(path):  # a pipe would be waited for
+            return False
+        return re.search(rb"^problems\s*:", path.read_bytes(), re.MULTILINE) is not None
     except OSError:
         return False
 
@@ -63,7 +67,7 @@ def read_problem_set(path: Path) -> ProblemSet:
             raise row.error(f"the name '{name}' is given twice", "name")
         problems.append(
             Problem(
-                folder=(path.parent / directory).resolve(),
+                folder=absolute_path(path.parent / directory),
                 name=name,
                 deadline=read_deadline(row) or deadline,
                 gpus=row.texts("gpus") if "gpus" in row else None,

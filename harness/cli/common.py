@@ -5,10 +5,14 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from harness.cli.streams import takes_unicode
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +68,18 @@ class Number(click.ParamType):
         return number
 
 
+class FilePath(click.ParamType):
+    """The path of a file or a folder."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        text = os.fspath(value)
+        if not text or "\x00" in text:
+            self.fail(f"{text!r} is no path.", param, ctx)
+        return Path(text)
+
+
 class UserName(click.ParamType):
     """A user's name as every store holds it and an export brings it back."""
 
@@ -78,6 +94,10 @@ class UserName(click.ParamType):
         if not text or "\x00" in text:
             self.fail(f"{text!r} is no user's name.", param, ctx)
         return text
+
+
+LEAST_WIDTH, MOST_WIDTH, PIPED_WIDTH = 20, 10_000, 120
+"""The columns of a screen: what COLUMNS may say, and what a pipe has where it says nothing."""
 
 
 def json_option(command: F) -> F:
@@ -106,19 +126,31 @@ def default_user() -> str:
 
 def stdout_console() -> Console:
     """The console for results. Piped, it has no colour and a width that does not cut tables."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 120
-    return console
+    return _console(to_stderr=False)
 
 
 def stderr_console() -> Console:
     """The console for progress and warnings."""
+    return _console(to_stderr=True)
+
+
+def _console(*, to_stderr: bool) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    class PlainConsole(Console):
+        @property
+        def encoding(self) -> str:
+            return "utf-8"  # tables look alike in every encoding: `streams` puts ASCII in the place of their lines
+
+    # rich takes every number in COLUMNS and LINES as it is, and some that are none.
+    known = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    console = PlainConsole(stderr=to_stderr, highlight=False, _environ=known)
+    width = os.environ.get("COLUMNS", "")
+    if width.isascii() and width.isdigit() and width.strip("0"):
+        console.width = max(LEAST_WIDTH, min(int(width[:9]), MOST_WIDTH))
+    elif not console.is_terminal and not to_stderr:
+        console.width = PIPED_WIDTH
+    return console
 
 
 def error_document(error: Exception) -> dict[str, Any]:
@@ -142,12 +174,16 @@ def _error_part(status: ExitStatus, what: str, where: str, allowed: str, hint: s
 
 def warn_of_missing_folders() -> None:
     """Say on standard error which folders of `HARNESS_LEADERBOARDS` are none: boards in them are not found."""
-    for part in filter(None, os.environ.get("HARNESS_LEADERBOARDS", "").split(os.pathsep)):
-        if not os.path.isdir(os.path.expanduser(part)):
-            what = "is not a folder" if os.path.exists(os.path.expanduser(part)) else "does not exist"
-            click.echo(f"warning: HARNESS_LEADERBOARDS names {part}, which {what}", err=True)
+    if not os.environ.get("HARNESS_LEADERBOARDS"):
+        return
+    from harness.boards.find import missing_folders
+    from harness.cli.formatting import printable
+
+    for part, trouble in missing_folders().items():
+        click.echo(f"warning: HARNESS_LEADERBOARDS names {printable(part)}, which {trouble}", err=True)
 
 
 def print_json(document: Any) -> None:
     """Write one JSON document to standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    as_it_is = takes_unicode(sys.stdout)
+    click.echo(json.dumps(document, indent=2, ensure_ascii=not as_it_is, allow_nan=False))

@@ -21,7 +21,11 @@ _MOST_PERCENT = 1000
 NOT_RESOLVED = "too noisy"
 """What stands in an interval's place where there is none, or one that does not tell the time from zero."""
 _NOT_IN_A_DEVICE_NAME = re.compile(r"\((?:R|TM|tm)\)|\b(?:Processor|CPU)\b(?=.* @ )")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # what moves the cursor or recolours the screen
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns the direction of text
+    r"\u2028\u2029\ud800-\udfff]"  # what ends a line, and bytes that were no text
+)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -184,8 +188,20 @@ def sparkline(values: list[float]) -> str:
 
 
 def printable(text: str) -> str:
-    """Text by somebody else without the control characters that could move a terminal's cursor or recolour it."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text.replace("\r\n", "\n"))
+    """Text by somebody else without the characters that could move a terminal's cursor, recolour it, or show the text
+    in another order than it has."""
+    return _CONTROL.sub(lambda match: _spelled_out(ord(match.group())), text.replace("\r\n", "\n"))
+
+
+def printable_name(text: str) -> str:
+    """The same for a name, which is on one line whatever it holds."""
+    return printable(text.replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t"))
+
+
+def _spelled_out(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file's name or an argument, as Python has it
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def ending(text: str, lines: int) -> str:

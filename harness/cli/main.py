@@ -6,13 +6,17 @@ Subcommands are imported when they are called, so that `harness --help` and the 
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 import click
 
 from harness import __version__
-from harness.errors import ExitStatus, HarnessError, did_you_mean, disk_fault
+from harness.cli import streams
+from harness.errors import ExitStatus, HarnessError, MachineError, did_you_mean, disk_fault
 
 # name -> (module, one line of help). The module's function of the same name, with `_command` added, is the command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -88,44 +92,50 @@ def cli(debug: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command and exit with its status. No traceback of ours reaches a user unless `--debug` is given."""
+    streams.prepare()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
         status = cli.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.ClickException as error:
-        if as_json:
-            _print_error_document(error)
-        error.show()
-        sys.exit(ExitStatus.BAD_REQUEST)
+        words = io.StringIO()
+        error.show(words)
+        click.echo(_printable(words.getvalue()), nl=False, err=True)
+        _end(ExitStatus.BAD_REQUEST, error if as_json else None)
     except (click.Abort, KeyboardInterrupt):
         click.echo("harness: stopped by the user", err=True)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; there is nobody to tell
-        sys.exit(ExitStatus.PASSED)
+        _end(INTERRUPTED)
     except Exception as error:
         if debug:
             raise
         told = error if isinstance(error, HarnessError) else disk_fault(error)
-        if as_json:
-            _print_error_document(told or error)
         if told is not None:
-            click.echo(f"harness: {told}", err=True)
-            sys.exit(told.exit_status)
+            click.echo(f"harness: {_printable(str(told))}", err=True)
+            _end(told.exit_status, told if as_json else None)
         click.echo(
-            f"harness: internal error: {type(error).__name__}: {error}\n"
+            f"harness: internal error: {type(error).__name__}: {_printable(str(error))}\n"
             "This is a fault of harness, not of your file. `harness --debug …` shows where; please report it.",
             err=True,
         )
-        sys.exit(ExitStatus.MACHINE_CANNOT)
-    sys.exit(status if isinstance(status, int) else ExitStatus.PASSED)
+        _end(ExitStatus.MACHINE_CANNOT, error if as_json else None)
+    _end(status if isinstance(status, int) else ExitStatus.PASSED)
 
 
-def _print_error_document(error: Exception) -> None:
-    """What a script that asked for JSON gets instead of a result."""
-    from harness.cli.common import error_document, print_json
+def _printable(text: str) -> str:
+    """Errors quote what was typed and what files hold."""
+    from harness.cli.formatting import printable
 
-    print_json(error_document(error))
+    return printable(text)
+
+
+def _end(status: int, error: Exception | None = None) -> NoReturn:
+    """Exit; a script that asked for JSON gets the document of the error instead of a result."""
+    if error is not None:
+        from harness.cli.common import error_document, print_json
+
+        with suppress(MachineError):  # standard output takes nothing, which may be the very error
+            print_json(error_document(error))
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.doctor.advice import install, install_extra
 from harness.doctor.findings import Finding, note, ok, problem
+from harness.errors import disk_fault
 from harness.evaluation import state
 from harness.evaluation.record import IsolationLevel
 
@@ -53,8 +54,8 @@ def python() -> Iterator[Finding]:
         yield ok("system", platform.platform(), platform=platform.platform())
 
 
-def resources(store_folder: Path) -> Iterator[Finding]:
-    """Cores, memory, and space where the store and the scratch folders lie."""
+def resources() -> Iterator[Finding]:
+    """Cores and memory."""
     import psutil
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -70,19 +71,28 @@ def resources(store_folder: Path) -> Iterator[Finding]:
         yield note("memory", text, "Close other programs: torch alone takes about 1 GiB a process.", **details)
     else:
         yield ok("memory", text, **details)
-    for area, folder in (("disk (store)", store_folder), ("disk (scratch)", Path(tempfile.gettempdir()))):
-        yield _disk(area, folder)
 
 
-def _disk(area: str, folder: Path) -> Finding:
-    existing = next((path for path in [folder, *folder.parents] if path.exists()), Path("/"))
+def disk(area: str, folder: Path) -> Iterator[Finding]:
+    """The space where a folder lies, or will lie."""
+    existing = next((path for path in [folder, *folder.parents] if os.path.exists(path)), Path("/"))
     try:
         free = shutil.disk_usage(existing).free
     except OSError as error:
-        return problem(area, f"{folder}: {error.strerror}", "Set HARNESS_HOME or TMPDIR to another folder.")
+        yield problem(area, f"{folder}: {error.strerror}", "Set HARNESS_HOME or TMPDIR to another folder.")
+        return
     if free < LITTLE_DISK_BYTES:
-        return note(area, f"{gigabytes(free)} free at {existing}", "Free some space.", free_bytes=free)
-    return ok(area, f"{gigabytes(free)} free at {existing}", free_bytes=free)
+        yield note(area, f"{gigabytes(free)} free at {existing}", "Free some space.", free_bytes=free)
+    else:
+        yield ok(area, f"{gigabytes(free)} free at {existing}", free_bytes=free)
+
+
+def scratch_folder() -> Path:
+    """Where scratch folders lie. Raises MachineError where there is no place for them."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise disk_fault(error) or error from error
 
 
 def programs() -> Iterator[Finding]:

@@ -7,11 +7,14 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.boards.find import VARIABLE, board_roots, scan
+from harness.boards.find import VARIABLE, board_roots, missing_folders, scan
 from harness.doctor.findings import Finding, note, ok, problem, unrecordable
-from harness.errors import HarnessError
-from harness.store.database import read_only_sqlite
-from harness.store.location import database_url, explain, home
+from harness.errors import HarnessError, MachineError
+from harness.files import why_not_seen
+from harness.store.database import of_sqlite, read_only_sqlite
+from harness.store.location import Location, database_url, explain, home
+from harness.store.queries import HAS_TABLES
+from harness.store.reading import check_version
 
 _SQLITE = "sqlite:///"
 POPCORN_CONFIG = ".popcorn.yaml"
@@ -20,20 +23,27 @@ POPCORN_URL_VARIABLE = "POPCORN_API_URL"
 
 def store() -> Iterator[Finding]:
     """Where the store is and whether it opens. It is read, never made, migrated or changed."""
-    url = database_url()
+    try:
+        url = database_url()
+    except HarnessError as error:
+        yield unrecordable(f"{error.where}: {error.what}" if error.where else error.what, error.hint)
+        return
     path = Path(url.removeprefix(_SQLITE))
     if not url.startswith(_SQLITE):
         yield _on_a_server(url)
         return
-    if not path.exists():
+    if why := why_not_seen(path):
+        advice = "Set HARNESS_HOME to a folder of yours."
+        yield unrecordable(f"{path} can't be looked at: {why}", advice, path=str(path))
+        return
+    if not os.path.exists(path):
         yield from _not_yet(path)
         return
     try:
-        connection = read_only_sqlite(path)
-        try:
-            (count,) = connection.execute("SELECT count(*) FROM submissions").fetchone()
-        finally:
-            connection.close()
+        count = _count_submissions(path)
+    except MachineError as error:
+        yield unrecordable(f"{error.what} ({path})", error.hint, path=str(path))
+        return
     except (sqlite3.Error, OSError) as error:
         told = explain(error, str(path))
         yield unrecordable(f"{told.what} ({path})", told.hint, path=str(path))
@@ -45,6 +55,17 @@ def store() -> Iterator[Finding]:
     else:
         counted = "1 submission" if count == 1 else f"{count} submissions"
         yield ok("store", f"{path} ({counted})", path=str(path), submissions=count)
+
+
+def _count_submissions(path: Path) -> int:
+    """Raises sqlite3.Error, and MachineError for a database that is none of ours, or is of a newer harness."""
+    connection = read_only_sqlite(path)
+    try:
+        db = of_sqlite(connection)
+        check_version(db, Location(path, None))
+        return int(db.value("SELECT count(*) FROM submissions")) if db.value(HAS_TABLES[False]) else 0
+    finally:
+        connection.close()
 
 
 def _on_a_server(url: str) -> Finding:
@@ -60,9 +81,9 @@ def _on_a_server(url: str) -> Finding:
 
 
 def _not_yet(path: Path) -> Iterator[Finding]:
-    above = next(folder for folder in path.parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        why = "is not writable" if above.is_dir() else "is no folder"
+    above = next((folder for folder in path.parents if os.path.exists(folder)), path.parents[-1])
+    if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+        why = "is not writable" if os.path.isdir(above) else "is no folder"
         advice = "Set HARNESS_HOME to a folder that you can write to."
         yield unrecordable(f"{path} can't be made: {above} {why}", advice, path=str(path))
     else:
@@ -81,21 +102,22 @@ def boards() -> Iterator[Finding]:
         yield problem("boards", "there are none", advice, blocks=True, boards=[], folders=roots)
     for entry in found.broken:
         yield problem(f"board {entry.name}", str(entry.error), "Repair it, or take the folder away.")
-    for part in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        if not Path(part).expanduser().is_dir():
-            yield problem("boards", f"{VARIABLE} names {part}, which is no folder", f"Correct {VARIABLE}.")
+    for part, trouble in missing_folders().items():
+        yield problem("boards", f"{VARIABLE} names {part}, which {trouble}", f"Correct {VARIABLE}.")
 
 
 def popcorn_client() -> Iterator[Finding]:
     """Whether this user can submit to the hosted service with the public client. What its file says stays unread."""
-    config = Path.home() / POPCORN_CONFIG
     url = os.environ.get(POPCORN_URL_VARIABLE, "")
-    if config.is_file():
+    config = Path(os.path.expanduser("~")) / POPCORN_CONFIG
+    why = why_not_seen(config)
+    if os.path.isfile(config):
         to = f", server {url}" if url else ""
         yield ok("popcorn client", f"registered ({config}{to})", config=str(config), url=url)
     else:
         advice = "Nothing here needs it. To submit to the hosted service as well: popcorn register github"
-        yield note("popcorn client", f"not registered (no {config})", advice, url=url)
+        text = f"{config} can't be looked at: {why}" if why else f"not registered (no {config})"
+        yield note("popcorn client", text, advice, url=url)
 
 
 def store_folder() -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import MachineError, RequestError
+from harness.files import absolute_path, user_path
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another to finish, and a reader of a locked SQLite file."""
@@ -34,12 +35,21 @@ class Location:
 
 
 def home() -> Path:
-    """`$HARNESS_HOME`, else the platform's folder for a user's data. Not created."""
-    if os.environ.get("HARNESS_HOME"):
-        return Path(os.environ["HARNESS_HOME"]).expanduser().absolute()
+    """`$HARNESS_HOME`, else the platform's folder for a user's data. Not created.
+
+    Raises RequestError for a HARNESS_HOME that is no path, MachineError for a user without a home folder.
+    """
+    named = os.environ.get("HARNESS_HOME")
+    if named:
+        where = f"HARNESS_HOME={named}"
+        path = user_path(named, where)
+        return path if path.is_absolute() else absolute_path(Path(), where) / path
     from platformdirs import user_data_dir
 
-    return Path(user_data_dir("harness"))
+    path = Path(user_data_dir("harness"))
+    if not path.is_absolute():  # `~` stays as it is where nobody knows what it means
+        raise MachineError(f"there is no home folder to keep the store in: {path}", hint="Set HARNESS_HOME to one.")
+    return path
 
 
 def database_url() -> str:
