@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -58,7 +58,7 @@ def compare_command(
 
     Both run in one session, in turns (A B B A), on the same inputs. First A runs against itself: that sets the
     threshold, and if it differs from itself by more than 0.5 % nothing is said. An operand that is all digits is a
-    submission's id, anything else a file. Nothing is recorded.
+    submission's id, anything else a file, or a tag of yours where there is no such file. Nothing is recorded.
 
     \b
     harness compare 11 12
@@ -72,7 +72,7 @@ def compare_command(
         sides = [operand(reader, text, with_figures=False) for text in (a, b)]
         board = common_board(reader, sides, leaderboard)
     result = measure(
-        leaderboard if leaderboard is not None and Path(leaderboard).is_dir() else board,
+        leaderboard if leaderboard is not None and os.path.isdir(leaderboard) else board,
         sides[0],
         sides[1],
         only=tuple(dict.fromkeys(cases)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,14 @@ import click
 from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, Directives, parse_directives, read_submission
 from harness.boards.find import find_board
-from harness.cli.common import Number, WholeNumber, json_option, print_json, stdout_console
+from harness.cli.common import FilePath, Number, WholeNumber, json_option, print_json, stdout_console
+from harness.cli.lookup import is_id
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
 from harness.compiling.record import CompileStatus, ProblemKind
 from harness.compiling.request import CASE_TIMEOUT_S, CompileRequest
 from harness.errors import ExitStatus, MachineError, RequestError
 from harness.evaluation.record import CaseKind, IsolationLevel
+from harness.files import absolute_path
 
 if TYPE_CHECKING:
     from harness.compiling.compile import Compiled
@@ -42,10 +45,8 @@ DEFAULT_ARCHITECTURE = "sm_100a"
     help=f"Among {', '.join(ARCHITECTURES)}; may be repeated. "
     f"Default: those of the header's GPUs, else {DEFAULT_ARCHITECTURE}.",
 )
-@click.option(
-    "--ptx", "ptx_folder", type=click.Path(path_type=Path), metavar="DIR", help="Write every kernel's PTX there."
-)
-@click.option("--sass", "sass_folder", type=click.Path(path_type=Path), metavar="DIR", help="And its disassembly.")
+@click.option("--ptx", "ptx_folder", type=FilePath(), metavar="DIR", help="Write every kernel's PTX there.")
+@click.option("--sass", "sass_folder", type=FilePath(), metavar="DIR", help="And its disassembly.")
 @click.option(
     "--timeout", "timeout_s", type=Number(1), default=CASE_TIMEOUT_S, metavar="S", show_default=True,
     help="Most seconds that one case may take.",
@@ -74,8 +75,8 @@ def compile_command(
 ) -> int:
     """Compile every kernel that a file launches, for a GPU that need not be here, and show what it costs there.
 
-    All digits are the id of a submission. What is said of a submission's source on all of its board's cases is kept
-    beside it, for `show` and `diff`.
+    All digits are the id of a submission, and what is no file may be a tag of yours. What is said of a submission's
+    source on all of its board's cases is kept beside it, for `show` and `diff`.
 
     \b
     harness compile kernel.py --arch sm_100a
@@ -149,18 +150,18 @@ class _Operand:
 
 
 def _operand(text: str) -> _Operand:
-    from harness.cli.operands import is_id
+    if is_id(text) or not os.path.exists(text):  # what a file says does not take a store
+        from harness.cli.operands import submission_named
+        from harness.store import open_reader
 
-    if not is_id(text):
-        path = Path(text)
-        return _Operand(read_submission(path), path.name, text, folder=path.absolute().parent)
-    from harness.cli.lookup import find_submission
-    from harness.store import open_reader
-
-    with open_reader() as reader:
-        submission = find_submission(reader, int(text))
-        source = reader.source(submission.sha256)
-    return _Operand(source, submission.file_name, f"submission {submission.id}", submission.leaderboard)
+        with open_reader() as reader:
+            submission = submission_named(reader, text)
+            if submission is not None:
+                source = reader.source(submission.sha256)
+                shown = f"submission {submission.id}"
+                return _Operand(source, submission.file_name, shown, submission.leaderboard)
+    path = Path(text)
+    return _Operand(read_submission(path), path.name, text, folder=absolute_path(path.parent))
 
 
 def _board(operand: _Operand, option: str | None, directives: Directives) -> Board | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import WholeNumber, json_option, print_json
-from harness.cli.formatting import format_moment, format_time, printable
+from harness.cli.formatting import format_moment, format_time, printable_name
 from harness.cli.lookup import find_submission
 from harness.errors import RequestError
 from harness.store import EvaluationRow, SubmissionRow, open_reader
@@ -63,7 +63,7 @@ def _line(submission: SubmissionRow, evaluations: list[EvaluationRow]) -> str:
     ]
     if scores:
         parts.append(f"best {format_time(min(scores, key=lambda score: score.value_ns))}")
-    return printable("  ".join(parts))
+    return printable_name("  ".join(parts))
 
 
 def _remove_logs(log: str) -> None:

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import json_option, print_json, stdout_console, user_option
+from harness.cli.common import FilePath, json_option, print_json, stdout_console, user_option
 from harness.cli.diff_document import diff_document
 from harness.cli.diff_screen import Difference, render_difference
-from harness.cli.lookup import find_submission, recorded_board
+from harness.cli.formatting import printable, printable_name
+from harness.cli.lookup import recorded_board
 from harness.cli.operands import (
     Side,
     board_of_file,
     common_board,
-    is_id,
     of_file,
     of_submission,
     operand,
     predecessor,
+    submission_named,
 )
 from harness.errors import ExitStatus, MachineError, RequestError
 from harness.history.code_diff import code_diff
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--leaderboard", help="Whose last two submissions to take when none is named.")
 @user_option
 @click.option("--measure", is_flag=True, help="Run both now, in turns, and compare these times (as `compare` does).")
-@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write it as a page too.")
+@click.option("--html", "page", type=FilePath(), metavar="FILE", help="Write it as a page too.")
 @json_option
 def diff_command(
     old: str | None,
@@ -52,11 +53,13 @@ def diff_command(
     """Show what changed between two submissions, in code, figures and techniques.
 
     Without operands: your last two on the board you used last. One id: that submission against the one before it. One
-    file: the file against your last submission on its board. An operand that is all digits is an id.
+    file: the file against your last submission on its board. An operand that is all digits is an id; one that is no
+    file may be a tag of the user's (see `harness note`).
 
     \b
     harness diff
     harness diff 11 12
+    harness diff best 12
     harness diff 12 kernel.py --measure
     harness diff 11 12 --html what_changed.html
     """
@@ -96,10 +99,8 @@ def diff_command(
 
 
 def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | None, user: str) -> tuple[Side, Side]:
-    from harness.cli.formatting import printable
-
     if old is not None and new is not None:
-        return operand(reader, old), operand(reader, new)
+        return operand(reader, old, user), operand(reader, new, user)
     if old is None:
         latest = reader.latest_submission(user, leaderboard)
         if latest is None:
@@ -109,8 +110,7 @@ def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | 
                 hint="`harness submit FILE` makes one; --user names somebody else.",
             )
         return predecessor(reader, latest), of_submission(reader, latest)
-    if is_id(old):
-        submission = find_submission(reader, int(old))
+    if (submission := submission_named(reader, old, user)) is not None:
         return predecessor(reader, submission), of_submission(reader, submission)
     file = of_file(old)
     board = leaderboard or recorded_board(reader, board_of_file(file))
@@ -165,4 +165,4 @@ def _write_page(path: Path, difference: Difference) -> None:
         write_in_place_of(path, difference_page(difference).encode("utf-8"))
     except OSError as error:
         raise MachineError(f"can't be written: {error.strerror}", where=str(path)) from error
-    click.echo(f"wrote {path}", err=True)
+    click.echo(f"wrote {printable_name(str(path))}", err=True)

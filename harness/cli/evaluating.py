@@ -18,7 +18,7 @@ import click
 from harness.boards.board import Board, GridName, format_spec
 from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
-from harness.cli.common import Number, WholeNumber, stderr_console
+from harness.cli.common import FilePath, Number, WholeNumber, stderr_console
 from harness.cli.formatting import format_time
 from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name
 from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
@@ -54,7 +54,7 @@ PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN}
 def evaluation_options(default_mode: Mode) -> Callable[[F], F]:
     """Add the options that decide what is run and how."""
     options = [
-        click.argument("file", type=click.Path(path_type=Path)),
+        click.argument("file", type=FilePath()),
         click.option("--leaderboard", metavar="BOARD", help="Board name or folder; else the file's #!POPCORN line."),
         click.option("--gpu", metavar="NAME", help="The device to insist on, e.g. H200. Default: the one at hand."),
         click.option(

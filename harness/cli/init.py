@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 from pathlib import Path
 
 import click
@@ -10,7 +12,8 @@ import click
 from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, MARKERS, parse_directives
 from harness.boards.find import find_board
-from harness.cli.common import json_option, print_json, stdout_console
+from harness.cli.common import FilePath, json_option, print_json, stdout_console
+from harness.cli.formatting import printable_name
 from harness.cli.lookup import name_to_type
 from harness.errors import HarnessError, RequestError, did_you_mean
 from harness.files import write_in_place_of, write_new
@@ -42,7 +45,7 @@ def custom_kernel(data{hint}:
     "--dsl", help="The template's language: torch, triton, cuda, cutedsl, … (default: torch, if there is one)."
 )
 @click.option("--gpu", help="The GPU to name in the header (default: the template's, else the board's first).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write (default: BOARD.py, here).")
+@click.option("-o", "--output", type=FilePath(), help="The file to write (default: BOARD.py, here).")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 @json_option
 def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | None, force: bool, as_json: bool) -> None:
@@ -81,12 +84,13 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
         )
         return
     console = stdout_console()
-    console.print(
-        f"wrote {path}" + (f" ({template} template)" if template else " (the board has no template)"), markup=False
-    )
-    where = "" if name == target.name else f" --leaderboard {name}"
-    for command, purpose in (("run", "checks it"), ("submit", "ranks it")):  # never wrapped: they are to be copied
-        console.print(f"`harness {command} {path}{where}` {purpose}", markup=False, soft_wrap=True)
+    origin = f"{template} template" if template else "the board has no template"
+    console.print(f"wrote {printable_name(str(path))} ({origin})", markup=False)
+    shown = shlex.quote(printable_name(str(path)))
+    where = "" if name == target.name else f" --leaderboard {shlex.quote(name)}"
+    for command, purpose in (("run", "checks it"), ("submit", "measures and records it")):
+        # Never wrapped: they are to be copied. Whether it ranks is for the machine to say that measures it.
+        console.print(f"`harness {command} {shown}{where}` {purpose}", markup=False, soft_wrap=True)
 
 
 def _remark_what_is_missing(template: str) -> None:
@@ -164,7 +168,7 @@ def _output_path(board: Board, template: str, output: Path | None) -> Path:
     suffix = own if own in extensions else extensions[0]
     if output is None:
         return Path(board.name + suffix)
-    if output.is_dir():
+    if os.path.isdir(output):
         return output / (board.name + suffix)
     if not output.name.endswith(extensions):
         raise RequestError(

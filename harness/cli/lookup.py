@@ -1,8 +1,9 @@
-"""Finding what a user names: a submission by its id, a board by its name."""
+"""Finding what a user names: a submission by its id or a tag, a board by its name."""
 
 from __future__ import annotations
 
 from harness.boards.board import Board
+from harness.cli.common import MOST_WHOLE, default_user
 from harness.errors import HarnessError, RequestError
 from harness.store import Reader, SubmissionRow
 
@@ -18,6 +19,48 @@ def find_submission(reader: Reader, submission_id: int) -> SubmissionRow:
             hint="`harness history` lists yours." if last else "The store is empty; `harness submit FILE` fills it.",
         )
     return submission
+
+
+def is_id(text: str) -> bool:
+    """All digits, and no more of them than an id can have."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MOST_WHOLE))
+
+
+def named_submission(reader: Reader, text: str, user: str | None = None) -> SubmissionRow:
+    """The submission of that id, or the one of the user's (`None`: whoever calls) that has that tag.
+
+    Raises RequestError where there is none, and where several have the tag.
+    """
+    if is_id(text):
+        return find_submission(reader, int(text))
+    submission = tagged_submission(reader, text, user)
+    if submission is not None:
+        return submission
+    whose = user if user is not None else default_user()
+    raise RequestError(
+        f"{whose} has no submission with the tag '{text}'",
+        allowed="a submission's id, or a tag that one of them has",
+        hint="`harness history` lists them; `harness note ID --tag TAG` tags one.",
+    )
+
+
+def tagged_submission(reader: Reader, tag: str, user: str | None = None) -> SubmissionRow | None:
+    """The one submission of the user's that has a tag; None when there is none, RequestError when there are several."""
+    ids = reader.tagged(user if user is not None else default_user(), tag) if is_storable(tag) else []
+    if len(ids) > 1:
+        raise RequestError(
+            f"{len(ids)} submissions have the tag '{tag}'", allowed=f"one of their ids: {', '.join(map(str, ids))}"
+        )
+    return find_submission(reader, ids[0]) if ids else None
+
+
+def is_storable(text: str) -> bool:
+    """Whether a store can hold a text, and can be asked for it: no NUL, and no byte that is not UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def name_to_type(board: Board, typed: str) -> str:
@@ -39,7 +82,7 @@ def recorded_board(reader: Reader, board: str) -> str:
 
     A board that has submissions need not exist any more. RequestError when there is neither.
     """
-    if reader.has_leaderboard(board):
+    if is_storable(board) and reader.has_leaderboard(board):
         return board
     from harness.boards.find import find_board
 

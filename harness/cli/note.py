@@ -9,7 +9,7 @@ import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.formatting import format_moment, printable
-from harness.cli.lookup import find_submission
+from harness.cli.lookup import is_storable, named_submission
 from harness.cli.report import write
 from harness.errors import RequestError
 from harness.store import Note, open_reader
@@ -18,30 +18,37 @@ TAG = re.compile(r"[\w.+-]{1,40}")
 
 
 @click.command()
-@click.argument("id", type=WholeNumber(1), metavar="ID")
+@click.argument("name", metavar="ID")
 @click.argument("text", nargs=-1)
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag; may be repeated.")
 @click.option("--untag", "untags", multiple=True, metavar="TAG", help="Take a tag away; may be repeated.")
 @click.option("--remove", type=WholeNumber(1), metavar="NOTE", help="Forget the note of this number.")
 @json_option
 def note_command(
-    id: int, text: tuple[str, ...], tags: tuple[str, ...], untags: tuple[str, ...], remove: int | None, as_json: bool
+    name: str, text: tuple[str, ...], tags: tuple[str, ...], untags: tuple[str, ...], remove: int | None, as_json: bool
 ) -> None:
     """Keep a remark on submission ID, or tag it. Without a text or tags: show what is kept.
 
+    A tag that one of your submissions alone has names it wherever an id does: `harness show best`, `harness diff best`.
+
     \b
     harness note 12 spills at 128 columns
-    harness note 12 --tag wip --tag tma
-    harness note 12
+    harness note 12 --tag wip --tag best
+    harness note best
     """
     remark = " ".join(text).strip()
+    if not is_storable(remark):
+        raise RequestError("the remark is not UTF-8 text, or holds a NUL", where=f"'{remark}'")
+    for tag in tags:
+        if tag.isdigit():
+            raise RequestError(f"'{tag}' is no tag: a number is a submission's id", where="--tag")
     for tag in (*tags, *untags):
         if not TAG.fullmatch(tag):
             raise RequestError(
                 f"'{printable(tag)}' is no tag", where="--tag", allowed="up to 40 letters, digits, and . _ + -"
             )
     with open_reader() as reader:
-        find_submission(reader, id)
+        id = named_submission(reader, name).id
         known = [note.id for note in reader.notes(id)]
     if remove is not None and remove not in known:
         raise RequestError(

@@ -1,15 +1,17 @@
-"""What `diff` and `compare` are given: a submission by its id, or a file."""
+"""What `diff`, `compare` and `compile` are given: a submission by its id, a file, or a submission by a tag."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cli.common import MOST_WHOLE
-from harness.cli.formatting import printable
-from harness.cli.lookup import find_submission, recorded_board
+from harness.boards.directives import MAX_BYTES
+from harness.cli.formatting import printable, printable_name
+from harness.cli.lookup import find_submission, is_id, recorded_board, tagged_submission
 from harness.errors import RequestError
+from harness.files import reason_of
 from harness.store import EvaluationRow, Reader, SubmissionRow
 
 
@@ -25,26 +27,28 @@ class Side:
     @property
     def title(self) -> str:
         if self.submission is None:
-            return printable(f"{self.file_name} (file)")
+            return printable_name(f"{self.file_name} (file)")
         s = self.submission
-        return printable(f"{s.id} · {s.leaderboard} · {s.file_name} · {s.user}")
+        return printable_name(f"{s.id} · {s.leaderboard} · {s.file_name} · {s.user}")
 
     @property
     def short(self) -> str:
         """`12` for a submission, the file's name for a file."""
-        return printable(Path(self.file_name).name) if self.submission is None else str(self.submission.id)
+        return printable_name(Path(self.file_name).name) if self.submission is None else str(self.submission.id)
 
 
-def operand(reader: Reader, text: str, *, with_figures: bool = True) -> Side:
-    """The side that an operand names; all digits are an id. RequestError when there is no such thing."""
+def operand(reader: Reader, text: str, user: str | None = None, *, with_figures: bool = True) -> Side:
+    """The side that an operand names. RequestError when there is no such thing."""
+    submission = submission_named(reader, text, user)
+    return of_file(text) if submission is None else of_submission(reader, submission, with_figures=with_figures)
+
+
+def submission_named(reader: Reader, text: str, user: str | None = None) -> SubmissionRow | None:
+    """The submission of that id, where the text is all digits; else of that tag of the user's (None: the caller's),
+    where no file is called so; else None. RequestError for an id that there is not, and a tag of several."""
     if is_id(text):
-        return of_submission(reader, find_submission(reader, int(text)), with_figures=with_figures)
-    return of_file(text)
-
-
-def is_id(text: str) -> bool:
-    """All digits, and no more of them than an id can have."""
-    return text.isascii() and text.isdigit() and len(text) <= len(str(MOST_WHOLE))
+        return find_submission(reader, int(text))
+    return None if os.path.exists(text) else tagged_submission(reader, text, user)
 
 
 def of_submission(reader: Reader, submission: SubmissionRow, *, with_figures: bool = True) -> Side:
@@ -54,13 +58,19 @@ def of_submission(reader: Reader, submission: SubmissionRow, *, with_figures: bo
 
 def of_file(text: str) -> Side:
     try:
-        return Side(Path(text).read_text(encoding="utf-8"), text, None)
+        with open(text, encoding="utf-8") as file:
+            source = file.read(MAX_BYTES + 1)  # a pipe will do; a device may be endless
     except UnicodeDecodeError as error:
         raise RequestError("the file is not UTF-8 text", where=text) from error
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise RequestError(
-            f"can't be read: {error.strerror}", where=text, allowed="a submission's id or a file"
+            f"can't be read: {reason_of(error)}",
+            where=text,
+            allowed="a submission's id or a tag of yours, or a file",
         ) from error
+    if len(source) > MAX_BYTES:
+        raise RequestError("the file is too large", where=text, allowed=f"at most {MAX_BYTES:,} characters")
+    return Side(source, text, None)
 
 
 def predecessor(reader: Reader, submission: SubmissionRow) -> Side:

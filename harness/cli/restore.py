@@ -2,50 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
-from harness.cli.common import WholeNumber, json_option, print_json
-from harness.cli.formatting import printable
-from harness.cli.lookup import find_submission
+from harness.cli.common import FilePath, json_option, print_json
+from harness.cli.formatting import printable_name
+from harness.cli.lookup import named_submission
 from harness.errors import MachineError, RequestError
 from harness.files import write_in_place_of, write_new
 from harness.store import SubmissionRow, open_reader
 
 
 @click.command()
-@click.argument("id", type=WholeNumber(1), metavar="ID")
-@click.option("--to", "target", type=click.Path(path_type=Path), metavar="FILE", help="Default: its name, here.")
+@click.argument("name", metavar="ID")
+@click.option("--to", "target", type=FilePath(), metavar="FILE", help="Default: its name, here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that holds something else.")
 @json_option
-def restore_command(id: int, target: Path | None, force: bool, as_json: bool) -> None:
-    """Write the code of submission ID back to a file, byte for byte.
+def restore_command(name: str, target: Path | None, force: bool, as_json: bool) -> None:
+    """Write the code of submission ID back to a file, byte for byte. ID is its number, or a tag of yours that it alone
+    has (see `harness note`).
 
     \b
     harness restore 12
+    harness restore best
     harness restore 12 --to old.py
     """
     with open_reader() as reader:
-        submission = find_submission(reader, id)
+        submission = named_submission(reader, name)
         source = reader.source(submission.sha256)
     path = _path(submission, target)
     content = source.encode("utf-8")
     written = _write(path, content, force=force)
     if as_json:
-        print_json({"submission": id, "file": str(path), "sha256": submission.sha256, "written": written})
+        print_json({"submission": submission.id, "file": str(path), "sha256": submission.sha256, "written": written})
     else:
-        click.echo(f"{'wrote' if written else 'unchanged:'} {printable(str(path))}")
+        click.echo(f"{'wrote' if written else 'unchanged:'} {printable_name(str(path))}")
 
 
 def _path(submission: SubmissionRow, target: Path | None) -> Path:
     """Where to write. A recorded name is somebody else's text: only its last part counts."""
     name = submission.file_name.replace("\\", "/").rpartition("/")[2]
     if target is not None:
-        return target / name if target.is_dir() else target
+        return target / name if os.path.isdir(target) else target
     if name in ("", ".", "..") or "\x00" in name:
         raise RequestError(
-            f"submission {submission.id} has no usable file name ({printable(submission.file_name)!r})",
+            f"submission {submission.id} has no usable file name ({printable_name(submission.file_name)!r})",
             hint="Say where to write it with --to FILE.",
         )
     return Path(name)
@@ -54,9 +57,9 @@ def _path(submission: SubmissionRow, target: Path | None) -> Path:
 def _write(path: Path, content: bytes, *, force: bool) -> bool:
     """Whether the file was written; False when it holds just that already."""
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             raise RequestError("is a folder", where=str(path), hint="Name a file with --to FILE.")
-        if path.exists():
+        if os.path.exists(path):
             if path.read_bytes() == content:
                 return False
             if not force:

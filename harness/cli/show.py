@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
+from harness.cli.common import json_option, print_json, stdout_console
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import format_moment, printable
-from harness.cli.lookup import find_submission
+from harness.cli.lookup import named_submission
 from harness.cli.note import format_tags, note_document
 from harness.cli.report import render_evaluation, write
 from harness.store import SubmissionRow, open_reader
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("id", type=WholeNumber(1), metavar="ID")
+@click.argument("name", metavar="ID")
 @click.option("--code/--no-code", default=True, help="Print the source too (before the figures).")
 @json_option
-def show_command(id: int, code: bool, as_json: bool) -> None:
-    """Show one submission: code, techniques, notes, cases, messages, logs.
+def show_command(name: str, code: bool, as_json: bool) -> None:
+    """Show one submission: code, techniques, notes, cases, messages, logs. ID is its number, or a tag of yours that it
+    alone has (see `harness note`).
 
     \b
     harness show 12
     harness show 12 --no-code
-    harness show 12 --json
+    harness show best --json
     """
     from harness.cli.compile_report import compilation_document, render_compilation
     from harness.compiling.kept import kept_compilations
@@ -39,7 +40,8 @@ def show_command(id: int, code: bool, as_json: bool) -> None:
     from harness.techniques.codec import finding_document
 
     with open_reader() as reader:
-        submission = find_submission(reader, id)
+        submission = named_submission(reader, name)
+        id = submission.id
         source = reader.source(submission.sha256)
         evaluations = reader.evaluations(id)
         notes, tags = reader.notes(id), reader.tags(id)

@@ -65,6 +65,10 @@ EVALUATIONS = _EVALUATION + "WHERE e.submission_id = :submission_id ORDER BY e.i
 CASES = "SELECT * FROM case_results WHERE evaluation_id = :evaluation_id ORDER BY id"
 
 NOTES = "SELECT id, created_at, text FROM notes WHERE submission_id = :submission_id ORDER BY id"
+TAGGED = """
+SELECT s.id FROM tags t JOIN submissions s ON s.id = t.submission_id
+WHERE t.tag = :tag AND s.user_name = :user ORDER BY s.id
+"""
 TAGS = "SELECT tag FROM tags WHERE submission_id = :submission_id ORDER BY tag"
 TECHNIQUES = "SELECT findings FROM techniques WHERE source_sha256 = :sha256 AND extractor_version = :version"
 

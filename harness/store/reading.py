@@ -98,6 +98,10 @@ class Reader:
         """The tags of a submission, by name."""
         return [row["tag"] for row in self._rows(queries.TAGS, {"submission_id": submission_id})]
 
+    def tagged(self, user: str, tag: str) -> list[int]:
+        """The ids of the user's submissions that have a tag, in order."""
+        return [row["id"] for row in self._rows(queries.TAGGED, {"user": user, "tag": tag})]
+
     def remarks(self, submission_ids: Iterable[int]) -> tuple[dict[int, list[str]], dict[int, list[Note]]]:
         """The tags and the notes of several submissions, as `tags` and `notes` give those of one, by id; only of those
         that have some."""

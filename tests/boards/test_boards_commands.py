@@ -263,7 +263,7 @@ def test_a_folder_that_no_search_finds_is_named_by_its_path(
     monkeypatch.setenv("HARNESS_LEADERBOARDS", "")
     out = run("init", folder).out
     assert f"`harness run vecsum.py --leaderboard {folder}` checks it\n" in out
-    assert f"`harness submit vecsum.py --leaderboard {folder}` ranks it\n" in out
+    assert f"`harness submit vecsum.py --leaderboard {folder}` measures and records it\n" in out
     assert f"`harness boards {folder}`" in Path("vecsum.py").read_text()
     assert f"\nharness submit FILE --leaderboard {folder}\n" in run("leaderboard", folder).out
     assert f"`harness init {folder}` writes a file" in " ".join(run("boards", folder).out.split())

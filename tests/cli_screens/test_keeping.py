@@ -185,7 +185,8 @@ def test_a_header_that_can_not_be_written_leaves_the_file(
         (["history", "--user", "\udcff"], "is not UTF-8 text"),
         (["export", "out.jsonl", "--user", "a\x00b"], "is no user's name"),
         (["leaderboard", "cholesky", "--limit", "9" * 23], "is too large"),
-        (["show", "9" * 23], "is too large"),
+        (["delete", "9" * 23], "is too large"),
+        (["show", "9" * 23], "no submission with the tag"),
         (["diff", "9" * 5000, "1"], "can't be read"),
     ],
 )

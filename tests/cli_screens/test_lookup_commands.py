@@ -377,11 +377,11 @@ def test_a_home_that_is_a_file_is_an_error(home: Path, harness: Run, command: tu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show", "abc"), "'abc' is not a whole number (allowed: 1 or more)."),
-        (("show", "0"), "0 is too small (allowed: 1 or more)."),
+        (("delete", "abc"), "'abc' is not a whole number (allowed: 1 or more)."),
+        (("delete", "0"), "0 is too small (allowed: 1 or more)."),
         (("history", "--limit", "-1"), "-1 is too small (allowed: 0 or more)."),
         (("leaderboard", "cholesky", "--limit", "x"), "'x' is not a whole number (allowed: 0 or more)."),
-        (("note", "1.5", "text"), "'1.5' is not a whole number (allowed: 1 or more)."),
+        (("note", "1", "--remove", "1.5"), "'1.5' is not a whole number (allowed: 1 or more)."),
     ],
 )
 def test_numbers_that_are_none_are_told_in_our_words(
@@ -411,7 +411,7 @@ def test_errors_as_documents() -> None:
         "hint": None,
     }
     with pytest.raises(click.UsageError) as raised:
-        cli.main(["show", "abc"], standalone_mode=False)
+        cli.main(["delete", "abc"], standalone_mode=False)
     assert error_document(raised.value)["error"]["what"].startswith("'abc' is not a whole number")
     assert error_document(raised.value)["error"]["code"] == "bad_request"
     assert error_document(ZeroDivisionError("x"))["error"]["what"] == "internal error: ZeroDivisionError: x"
