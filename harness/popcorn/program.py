@@ -95,6 +95,8 @@ class Program:
         """Which limit it passed, as a sentence; empty when it ended by itself."""
         self.over_limit = False
         self.pipe_bytes = 0
+        self.reads = 0
+        """How often the pipe and the output were read. Lines of one read may have output of each other in it."""
         self._total_bytes = 0
         self.seconds = 0.0
 
@@ -182,6 +184,7 @@ class Program:
 
         The pipe is read first, so that the output read after it holds at least all that came before its last line.
         """
+        self.reads += 1
         data = self._read_one(selector, self._pipe)
         self.pipe_bytes += len(data)
         if self._verdicts is not None:

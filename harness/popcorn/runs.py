@@ -24,7 +24,7 @@ class EvalRun:
         """What is wrong with the run although every case it reported passed."""
         self._judge, self._fail_fast = judge, fail_fast
         self._report = Report(mode.kind)
-        self._stderr = ""  # what was written while the current case ran
+        self._stderr, self._stderr_read = "", 0  # what was written while the current case ran, and the read it came in
         self._since = 0.0
 
     @property
@@ -43,6 +43,8 @@ class EvalRun:
             finished = self._report.add(line)
             if finished is not None:
                 yield from self._finished(finished)
+                if program.reads > self._stderr_read:  # else it may be of the case that this line tells of
+                    self._stderr = ""
                 if self._fail_fast and self.failed:
                     return
             current = self._report.current
@@ -52,6 +54,7 @@ class EvalRun:
                 yield Progress(text, len(self.results), len(self.cases))
             elif current is not None and current.told:
                 self._stderr += program.stderr.take_fresh()
+                self._stderr_read = program.reads
         last = self._report.finish()
         ending = Ending.of(program)
         if last is not None and (last.decided or self._report.check is not None):
@@ -65,9 +68,8 @@ class EvalRun:
         """The record of a case that is done; a number that the cases file lacks is the run's fault."""
         now = time.monotonic()
         seconds, self._since = now - self._since, now
-        stderr, self._stderr = self._stderr, ""
         if lines.index < len(self.cases):
-            yield self._kept(self._judge.case(self.cases[lines.index], lines, stderr, seconds))
+            yield self._kept(self._judge.case(self.cases[lines.index], lines, self._stderr, seconds))
         elif self.fault is None:
             text = f"the pipe reports {lines.kind} {lines.index}; mode {self.mode} was given {len(self.cases)} cases"
             self.fault = Status.ERROR, Reason(ReasonCode.CHANNEL, text)

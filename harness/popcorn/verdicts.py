@@ -20,6 +20,7 @@ Verdict = tuple[Status, Reason, str]
 
 MOST_MESSAGE = 2000
 MOST_TRACEBACK = 64 << 10
+_IN_CASE = "In case ("
 _STATISTICS = ("best", "worst", "std", "err")
 _TRACEBACK = "Traceback (most recent call last):"
 _CUDA_DEMANDED = re.compile(
@@ -256,10 +257,10 @@ def exception_line(text: str) -> str:
 
 def part_on(spec: str, stderr: str) -> str:
     """What of the output is on this case, where the main says so, as ours does by `In case (n: 32):`."""
-    if "In case (" not in stderr:
+    if _IN_CASE not in stderr:
         return stderr
-    start = stderr.rfind(f"In case ({spec}):")
-    return stderr[start:] if start >= 0 else ""
+    _, own, after = stderr.rpartition(f"{_IN_CASE}{spec}):")
+    return own + after.partition(_IN_CASE)[0] if own else ""
 
 
 def _quoted(text: str | None) -> str:

@@ -141,6 +141,21 @@ def test_profile_gives_the_reports(folder: Folder) -> None:
 # --- mains that break ---
 
 
+@pytest.mark.parametrize("mark", ["", "In case (n: 2; seed: 8):\n"])
+def test_cases_told_in_one_burst_have_their_own_traceback(folder: Folder, mark: str) -> None:
+    """On a busy machine what was said of several cases is read at once, and with it what they wrote."""
+    written = f"{mark}Traceback (most recent call last):\nValueError: too large\n"
+    told = ["test-count: 2", "test.0.spec: n: 1; seed: 7", "test.0.status: pass", "test.1.spec: n: 2; seed: 8"]
+    told += ["test.1.status: fail", "test.1.error: too large", "check: fail", ""]
+    folder.main = f"{OPEN}os.write(2, {written.encode()!r})\nos.write(pipe.fileno(), {chr(10).join(told).encode()!r})\n"
+    folder.main += "sys.exit(112)\n"
+    seen = folder.evaluate()
+    assert statuses(seen) == [Status.PASSED, Status.FAILED]
+    assert seen.cases[1].reason is not None
+    assert seen.cases[1].reason.code is ReasonCode.EXCEPTION
+    assert "ValueError: too large" in seen.cases[1].traceback
+
+
 def test_an_exception_that_ends_the_main_is_the_running_cases(folder: Folder) -> None:
     seen = folder.evaluate(
         "def kernel(mode, index):\n    if index: raise ValueError('negative size')\n    return 'right'\n"
