@@ -29,7 +29,8 @@ _UNRANKED_WORDS = {
     ReasonCode.INTERPRETED: "ran by an interpreter",
     ReasonCode.UNSEALED_PROTOCOL: "by a protocol whose verdict a submission can forge",
     ReasonCode.CASES_LEFT_OUT: "with cases left out",
-    ReasonCode.IMPORTED: "published by the hosted service (--imported shows them)",
+    ReasonCode.TOO_NOISY: "too noisy to be told from nothing",
+    ReasonCode.IMPORTED: "imported from parquet files (--imported shows them)",
 }
 
 

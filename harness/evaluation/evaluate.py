@@ -42,6 +42,7 @@ from harness.evaluation.session import Session, open_session
 from harness.evaluation.state import StateWatch
 from harness.evaluation.twin import Twin
 from harness.evaluation.workers import ForkServer, WorkerFault
+from harness.measure.scoring import score_of_cases
 from harness.measure.speed_of_light import peaks_for
 from harness.measure.stopping import StoppingRule
 from harness.sandbox import best_level, harden_supervisor
@@ -290,6 +291,10 @@ class Evaluation:
             return Reason(ReasonCode.INTERPRETED, "run by Triton's interpreter on a CPU: checked, never ranked")
         if self._plan.only or self._plan.spec is not None:
             return Reason(ReasonCode.CASES_LEFT_OUT, "only a part of the grid was run")
+        score = score_of_cases(self._plan.board.ranking_by, self._results)
+        if score is not None and not score.is_resolved:
+            text = "the times vary so much that they are not told from those of a call of nothing; "
+            return Reason(ReasonCode.TOO_NOISY, text + "submit it again when the machine has less else to do")
         if self._isolation is IsolationLevel.NONE:
             return Reason(
                 ReasonCode.NOT_ISOLATED, "run without a sandbox; the store's owner decides whether that ranks"

@@ -26,7 +26,7 @@ class Protocol(StrEnum):
 
     SEALED = "sealed-1"
     POPCORN = "popcorn"
-    HOSTED = "hosted"  # published by the hosted service and imported; nothing here measured or checked it
+    HOSTED = "hosted"  # imported from a file in the published data's schema, by whomever; not measured or checked here
 
 
 class Status(StrEnum):
@@ -64,7 +64,8 @@ class ReasonCode(StrEnum):
     INTERPRETED = "interpreted"
     NOT_ISOLATED = "not_isolated"
     CASES_LEFT_OUT = "cases_left_out"  # --case or --fail-fast
-    IMPORTED = "imported"  # published elsewhere; see Protocol.HOSTED
+    TOO_NOISY = "too_noisy"  # the score's interval reaches zero
+    IMPORTED = "imported"  # see Protocol.HOSTED
     INTERRUPTED = "interrupted"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.boards.board import RankBy
 from harness.evaluation.record import (
     CaseKind,
     CaseResult,
@@ -27,10 +28,16 @@ def evaluation_score(
         return None
     if outcome.rank_reason is not None and outcome.rank_reason.code is ReasonCode.CASES_LEFT_OUT:
         return None
+    try:
+        return score_of_cases(header.ranking_by, cases)
+    except ValueError:
+        return None  # `last` over several benchmarks, which the loader refuses before anything runs
+
+
+def score_of_cases(rank_by: RankBy, cases: Sequence[CaseResult]) -> Figure | None:
+    """The score of the benchmark cases among `cases`, which are a whole grid's; None where one of them has no
+    meaningful figure, did not pass, or there are none. Raises ValueError for `last` over several."""
     benchmarks = sorted((case for case in cases if case.kind is CaseKind.BENCHMARK), key=lambda case: case.index)
     if any(case.status is not Status.PASSED for case in benchmarks):
         return None
-    try:
-        return score(header.ranking_by, [case_figure(case.samples) for case in benchmarks])
-    except ValueError:
-        return None  # `last` over several benchmarks, which the loader refuses before anything runs
+    return score(rank_by, [case_figure(case.samples) for case in benchmarks])

@@ -50,8 +50,10 @@ def test_two_submissions_are_ranked_listed_shown_and_compared(home: Path) -> Non
         assert shown["submission"] == document["submission"]
     assert second["evaluation"]["status"] == "passed"
     rankings = json.loads(harness("leaderboard", "vectoradd", "--json"))["rankings"]
-    best = min(document["evaluation"]["score_us"] for document in documents)
-    assert [entry["score_us"] for entry in rankings[0]["entries"]] == [best]
+    # Other tests share the two cores: a score that was too noisy does not rank.
+    ranked = [each["evaluation"]["score_us"] for each in documents if each["evaluation"]["rank"] is not None]
+    stand = [entry["score_us"] for ranking in rankings for entry in ranking["entries"]]
+    assert stand == ([min(ranked)] if ranked else [])
     history = json.loads(harness("history", "--json"))["submissions"]
     assert [row["score_us"] for row in history] == [d["evaluation"]["score_us"] for d in reversed(documents)]
     diff = json.loads(harness("diff", "--json"))

@@ -33,9 +33,14 @@ def test_a_submission_is_checked_measured_recorded_and_ranked(command: Command, 
     assert set(evaluation) >= EVALUATION_KEYS
     assert all(set(case) >= CASE_KEYS for case in evaluation["cases"])
     assert evaluation["status"] == "passed"
-    assert evaluation["reason"] is None
     assert evaluation["score_us"] > 0
-    assert evaluation["rank"] == 1 or evaluation["isolation"] == "none"
+    if evaluation["reason"] is None:
+        assert evaluation["rank"] == 1
+        assert evaluation["score_ci_us"][0] > 0
+    else:
+        # Other tests share the two cores, and vectoradd takes microseconds.
+        assert evaluation["rank"] is None
+        assert evaluation["reason"]["code"] == ("not_isolated" if evaluation["isolation"] == "none" else "too_noisy")
     kinds = [case["kind"] for case in evaluation["cases"]]
     assert kinds == sorted(kinds, reverse=True), "tests come before benchmarks"
     assert {case["samples"] for case in evaluation["cases"] if case["kind"] == "benchmark"} <= {7, 15, 31, 63, 127}

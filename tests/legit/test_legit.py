@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from trial import CUDA, Trial, board_of, docstring_of, read, tiny_board
 
 from harness.boards.board import Board
 from harness.boards.find import find_board
-from harness.evaluation.record import CaseKind
+from harness.evaluation.record import CaseKind, ReasonCode
+from harness.evaluation.twin import Twin
 
 HERE = Path(__file__).parent
 SUBMISSIONS = HERE / "submissions"
@@ -66,3 +68,13 @@ def test_there_are_enough_of_them_and_each_says_what_it_does() -> None:
     assert len([name for name in names() if not name.startswith("gpu_")]) >= 20
     for name in names():
         assert len(docstring_of(read(SUBMISSIONS, name)).split()) >= 6, name
+
+
+def test_a_score_that_is_not_told_from_nothing_does_not_rank(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = cycle((second * 10**9, 0) for second in (0, 1, 0, 1, 0, 1, 0))  # the median is nothing, not so the interval
+    monkeypatch.setattr(Twin, "costs_ns", lambda self, form: next(costs))
+    honest = read(HERE.parent / "exploits" / "submissions", "honest_vectoradd")
+    outcome = trial(honest)
+    assert outcome.status == "passed", outcome.told()
+    assert outcome.rank_reason is not None
+    assert outcome.rank_reason.code is ReasonCode.TOO_NOISY
