@@ -122,7 +122,7 @@ def format_moment(moment: datetime) -> str:
 def format_class(rank_class: RankClass) -> str:
     """One line that says what a figure may be compared with."""
     if rank_class.protocol is Protocol.HOSTED:
-        return f"imported · {printable(rank_class.device)} · as published by the hosted service, not measured here"
+        return f"imported from a parquet file · {printable(rank_class.device)} · not measured here"
     isolation = "NOT ISOLATED" if rank_class.isolation is IsolationLevel.NONE else rank_class.isolation.value
     return (
         f"{rank_class.grid.value} grid · {format_device(rank_class.device)} · {rank_class.protocol.value} · {isolation}"

@@ -35,7 +35,7 @@ class SubmissionRow:
     gpus: tuple[str, ...] = ()
     previous: int | None = None
     imported: bool = False
-    """Published by the hosted service, not submitted here."""
+    """From a file in the published data's schema, not submitted here."""
 
 
 @dataclass(frozen=True)

@@ -40,15 +40,12 @@ def _device(fields: Fields) -> DeviceCalibration:
     figures = fields.get("figures", dict)
     if not all(_is_positive(each, or_zero=True) for each in figures.values()):
         raise RowError("'figures' of the line holds something else than numbers from 0 on")
-    state = fields.get("state", dict)
-    if not all(isinstance(reading, dict) for reading in state.values()):
-        raise RowError("'state' of the line holds something else than objects")
     return DeviceCalibration(
-        device=Device(fields.text("device_kind"), fields.text("device_name"), fields.get("device_details", dict)),
+        device=Device(fields.name("device_kind"), fields.name("device_name"), fields.json("device_details", dict)),
         figures=figures,
         created_at=_moment(fields),
-        versions=fields.get("versions", dict),
-        state=state,
+        versions=fields.json("versions", dict),
+        state=fields.json("state", dict),
     )
 
 
@@ -58,12 +55,12 @@ def _noise(fields: Fields) -> NoiseCalibration:
         raise RowError("'scores_ns' of the line holds something else than positive numbers")
     try:
         key = NoiseKey(
-            fields.text("device_name"),
-            fields.text("leaderboard"),
+            fields.name("device_name"),
+            fields.name("leaderboard"),
             GridName(fields.text("grid")),
             Protocol(fields.text("protocol")),
         )
-        calibration = NoiseCalibration(key, fields.text("device_kind"), tuple(scores), _moment(fields))
+        calibration = NoiseCalibration(key, fields.name("device_kind"), tuple(scores), _moment(fields))
         if not math.isfinite(calibration.noise.delta):
             raise RowError("'scores_ns' of the line make no noise between runs")
     except (ValueError, OverflowError) as error:

@@ -23,6 +23,12 @@ class DamagedFile(RequestError):
     """The rest of a file can't be read; what came before goes in."""
 
 
+SHORTEST_NS, LONGEST_NS = 1e-3, 2.0**63
+"""Of a time: so that no mean, ratio or product of times leaves the range of a float."""
+_LONGEST_NAME_BYTES = 500
+"""Of what an index holds: PostgreSQL's take 2,700 bytes for all columns together."""
+
+
 def text_of(value: object, name: str, *, empty: bool = False) -> str:
     """A string that every database holds. Raises RowError."""
     if not isinstance(value, str):
@@ -31,13 +37,26 @@ def text_of(value: object, name: str, *, empty: bool = False) -> str:
         raise RowError(f"{name} is empty")
     if "\x00" in value:
         raise RowError(f"{name} holds a NUL character")
-    if value.isascii():
-        return value
+    check_characters(value, name)
+    return value
+
+
+def name_of(value: object, name: str, *, empty: bool = False) -> str:
+    """A string that every database finds rows by. Raises RowError."""
+    text = text_of(value, name, empty=empty)
+    if len(text) * 4 > _LONGEST_NAME_BYTES and len(text.encode()) > _LONGEST_NAME_BYTES:
+        raise RowError(f"{name} has {len(text.encode())} bytes (allowed: {_LONGEST_NAME_BYTES})")
+    return text
+
+
+def check_characters(text: str, name: str) -> None:
+    """Raise RowError for what is no Unicode text."""
+    if text.isascii():
+        return
     try:
-        value.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise RowError(f"{name} holds half a character (a lone surrogate) at {error.start}") from None
-    return value
 
 
 def _kind(value: object) -> str:

@@ -10,7 +10,6 @@ Field names are those of the tables. What the tables keep as JSON text is JSON h
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,9 +20,10 @@ from harness.store import codec
 from harness.store.bulk import NewCompilation, NewEvaluation, NewSubmission
 from harness.store.calibrations import Calibration
 from harness.transfer import calibration_lines
-from harness.transfer.errors import RowError, text_of
+from harness.transfer.documents import check_kind
+from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, name_of, text_of
 from harness.transfer.fields import Fields, document_of, dumps, fields_of
-from harness.transfer.published import ENDED_ELSEWHERE
+from harness.transfer.published import ENDED_ELSEWHERE, check_run, check_submission
 
 FORMAT = 2
 FORMATS = (1, 2)
@@ -103,10 +103,12 @@ def record_of(line: str | None) -> NewSubmission | Calibration:
 
 def _submission(fields: Fields) -> NewSubmission:
     published = fields.optional("published", dict)
+    if published is not None:
+        check_submission(published)
     return NewSubmission(
-        origin=fields.text("origin"),
-        leaderboard=fields.text("leaderboard"),
-        user=fields.text("user_name"),
+        origin=fields.name("origin"),
+        leaderboard=fields.name("leaderboard"),
+        user=fields.name("user_name"),
         file_name=fields.text("file_name", empty=True),
         source_text=fields.text("source", empty=True),
         created_at=fields.time("created_at"),
@@ -117,7 +119,7 @@ def _submission(fields: Fields) -> NewSubmission:
             (note.time("created_at"), note.text("text", empty=True))
             for note in (Fields(each, "a note") for each in fields.get("notes", list))
         ],
-        tags=[text_of(tag, "tags") for tag in fields.get("tags", list)],
+        tags=[name_of(tag, "tags") for tag in fields.get("tags", list)],
         compilations=[
             _compilation(Fields(each, "a compilation")) for each in fields.optional("compilations", list) or ()
         ],
@@ -127,9 +129,9 @@ def _submission(fields: Fields) -> NewSubmission:
 def _compilation(fields: Fields) -> NewCompilation:
     # Its parts are read when it is shown: what another version of harness said goes through as it is.
     return NewCompilation(
-        fields.text("leaderboard", empty=True),
-        fields.text("architecture"),
-        json.dumps(fields.get("report", dict)),
+        fields.name("leaderboard", empty=True),
+        fields.name("architecture"),
+        json.dumps(fields.json("report", dict)),
         fields.time("created_at"),
     )
 
@@ -178,8 +180,8 @@ _OPTIONAL: dict[str, tuple[type, ...]] = {
 
 
 def _evaluation(fields: Fields) -> NewEvaluation:
-    row = _row(fields, _EVALUATION)
-    case_rows = [_row(Fields(each, "a case"), _CASE) for each in fields.get("cases", list)]
+    row = _row(fields, _EVALUATION, "an evaluation")
+    case_rows = [_row(Fields(each, "a case"), _CASE, "a case") for each in fields.get("cases", list)]
     header = _made(codec.header_of, row)
     outcome: EvaluationOutcome = _made(codec.outcome_of, row)
     cases = [_made(codec.case_of, each) for each in case_rows]
@@ -188,12 +190,14 @@ def _evaluation(fields: Fields) -> NewEvaluation:
     if outcome.status is Status.RUNNING:
         outcome = EvaluationOutcome(Status.INTERRUPTED, Reason(ReasonCode.INTERRUPTED, _LEFT_BEHIND))
     published = fields.optional("published", dict)
+    if published is not None:
+        check_run(published)
     started_at = fields.time("started_at")
     score: Figure | None
     if header.protocol is Protocol.HOSTED:
         score_ns = fields.optional("score_ns", float, int)
-        if score_ns is not None and not 0 < score_ns < float("inf"):
-            raise RowError(f"'score_ns' of an evaluation is {score_ns}")
+        if score_ns is not None and not SHORTEST_NS <= score_ns <= LONGEST_NS:
+            raise RowError(f"'score_ns' of an evaluation is {score_ns} (allowed: 0.001 to 2⁶³)")
         score = None if score_ns is None else Figure(float(score_ns), None)
     else:
         try:
@@ -213,31 +217,26 @@ def _evaluation(fields: Fields) -> NewEvaluation:
     return NewEvaluation(fields.text("origin"), columns, [_made(codec.case_columns, case) for case in cases])
 
 
+_NAMES = ("device_kind", "device_name")
 _MEASURES = ("seconds", "flops", "bytes_moved", "speed_of_light_ns", "floor_ns")
 
 
-def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:
     """The fields as a row of the tables, each of the right kind."""
     values = {name: fields.get(name, *kinds) for name, kinds in needed.items()}
     values |= {name: fields.optional(name, *kinds) for name, kinds in _OPTIONAL.items()}
     for name, value in values.items():
         if isinstance(value, str):
-            text_of(value, name, empty=True)
+            (name_of if name in _NAMES else text_of)(value, name, empty=True)
         if name in ("idx", "cases_planned"):
             _small(value, name)
-        if name in _MEASURES and value is not None and not abs(value) <= sys.float_info.max:
-            raise RowError(f"'{name}' of a case is no finite number of 64 bits")
-        if name in ("wall_ns", "overhead_ns", "events_ns") and not _are_numbers(value or []):
-            raise RowError(f"'{name}' of a case holds something else than numbers")
+        if isinstance(value, dict | list):
+            check_kind(name, value, what)
     for prefix in ("reason", "rank_reason"):
         if values[f"{prefix}_code"] is not None and values[f"{prefix}_message"] is None:
             raise RowError(f"'{prefix}_message' is missing")
     values |= {name: float(values[name]) for name in _MEASURES if values.get(name) is not None}
     return {name: json.dumps(value) if name in _JSON and value is not None else value for name, value in values.items()}
-
-
-def _are_numbers(values: Sequence[object]) -> bool:
-    return all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
 
 
 def _made(make: Callable[[Any], Any], given: Any) -> Any:

@@ -3,7 +3,8 @@
 The columns are those of the hosted service's export. Scores are seconds; the file has one row for each submission and
 runner. What we make of a row keeps the row's own fields beside it, so that it is exported as it came.
 
-An imported result has the protocol `hosted`: a score that somebody published, with no samples to check it by.
+An imported result has the protocol `hosted`, whoever wrote the file: our own export has this schema too. It is a score
+that somebody claims, with no samples to check it by.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -30,7 +32,7 @@ from harness.evaluation.record import (
 )
 from harness.store import codec
 from harness.store.bulk import NewEvaluation, NewSubmission
-from harness.transfer.errors import RowError, text_of
+from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of
 
 COLUMNS = (
     "submission_id",
@@ -58,7 +60,7 @@ _STATUS_WORD = {
     Status.TIMEOUT: "timed_out",
     Status.RUNNING: "running",
 }
-_IMPORTED = Reason(ReasonCode.IMPORTED, "published by the hosted service; it was neither measured nor checked here")
+_IMPORTED = Reason(ReasonCode.IMPORTED, "imported from a parquet file; it was neither measured nor checked here")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_UTC = datetime(1970, 1, 1)
 _INT64 = 2**63
@@ -86,8 +88,8 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
         evaluations = [NewEvaluation(f"{origin}/{mode}/{runner}", _evaluation(run, created_at))]
     return NewSubmission(
         origin=origin,
-        leaderboard=text_of(problem, "problem_name"),
-        user=text_of(user, "user_name"),
+        leaderboard=name_of(problem, "problem_name"),
+        user=name_of(user, "user_name"),
         file_name=text_of(file_name, "file_name", empty=True) if file_name else "submission.py",
         source_text=text_of(code, "code", empty=True),
         created_at=created_at,
@@ -97,14 +99,55 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
     )
 
 
+def check_submission(kept: object) -> None:
+    """Raise RowError unless these are a row's own fields, as `submission_of` keeps them with the submission."""
+    _check_kept(kept, _OF_THE_SUBMISSION)
+    if isinstance(kept, dict) and not kept.keys().isdisjoint(_OF_THE_RUN):  # of a row without a run
+        check_run(kept)
+
+
+def check_run(kept: object) -> None:
+    """Raise RowError unless these are a row's own fields, as `submission_of` keeps them with the evaluation."""
+    _check_kept(kept, _OF_THE_RUN)
+
+
+def _check_kept(kept: object, names: Sequence[str]) -> None:
+    if not isinstance(kept, dict):
+        raise RowError("'published' is not an object")
+    for name in names:
+        value = kept.get(name)
+        if not (_FITS.get(name, _is_text)(value) or (value is None and name != "submission_id")):
+            raise RowError(f"'published' holds a {name} that no published row has")
+        if isinstance(value, str):
+            check_characters(value, f"{name} of 'published'")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("submission_id", "leaderboard_id", "code_id"), _is_id),
+    "score": _is_seconds,
+    "passed": lambda value: isinstance(value, bool),
+}
+
+
 def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """The rows of a submission, one for each evaluation; both as the tables have them, the submission with its text.
 
     Values in the order of `COLUMNS`, `submission_time` in microseconds. Ids that only the hosted service gives are
     derived from what they stand for: equal for equal code, board or user.
     """
-    kept = json.loads(submission["published"]) if submission["published"] else None
-    names = kept or {
+    names = _kept(submission["published"], check_submission) or {
         "submission_id": submission["id"],
         "leaderboard_id": _number(submission["leaderboard"]),
         "user_id": submission["user_name"],
@@ -119,7 +162,7 @@ def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, An
     created_at = codec.time_of(submission["created_at"])
     assert created_at is not None
     shared = {
-        **{name: names[name] for name in _OF_THE_SUBMISSION},
+        **{name: names.get(name) for name in _OF_THE_SUBMISSION},
         "problem_name": submission["leaderboard"],
         "submission_time": (created_at - _EPOCH) // timedelta(microseconds=1),
         "code": submission["text"],
@@ -170,7 +213,7 @@ def _shared_columns(mode_name: str, runner: object, status: Status) -> codec.Col
         mode=mode,
         protocol=Protocol.HOSTED,
         grid=GridName.FULL,
-        device=Device("gpu", text_of(runner, "runner")),
+        device=Device("gpu", name_of(runner, "runner")),
         isolation=IsolationLevel.UNKNOWN,
         interpreted=False,
         seed=0,
@@ -195,9 +238,9 @@ ENDED_ELSEWHERE: dict[str, Any] = {"host": "", "pid": 0, "process_start": ""}
 
 
 def _run(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    if evaluation["published"]:
-        run: dict[str, Any] = json.loads(evaluation["published"])
-        return run
+    kept = _kept(evaluation["published"], check_run)
+    if kept is not None:
+        return {name: kept.get(name) for name in _OF_THE_RUN}
     status = Status(evaluation["status"])
     score_ns = evaluation["score_ns"]
     return {
@@ -207,6 +250,18 @@ def _run(evaluation: Mapping[str, Any]) -> dict[str, Any]:
         "mode": evaluation["mode"],
         "runner": evaluation["device_name"],
     }
+
+
+def _kept(text: str | None, check: Callable[[object], None]) -> dict[str, Any] | None:
+    """What was kept of a row; None where nothing was, or something that no file takes."""
+    if not text:
+        return None
+    try:
+        kept: dict[str, Any] = json.loads(text)
+        check(kept)
+    except (ValueError, RecursionError, RowError):
+        return None
+    return kept
 
 
 def _time_text(time_us: object) -> str:
@@ -225,6 +280,8 @@ def _score(score: object) -> float | None:
         return None
     if not isinstance(score, int | float) or not 0 < score < math.inf:
         raise RowError(f"score is {score!r}, not a positive number of seconds")
+    if not SHORTEST_NS <= score * 1e9 <= LONGEST_NS:
+        raise RowError(f"score is {score!r} seconds (allowed: 1e-12 to 9e9)")
     return float(score)
 
 

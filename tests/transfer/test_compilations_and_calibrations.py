@@ -277,7 +277,7 @@ def test_bad_lines_are_told_and_the_rest_goes_in(home: Path, harness: Run, lines
         "its kind is 'calibration' (allowed: submission, device_calibration, noise_calibration)",
         "'kind' of the line is a number, not text",
         "'figures' of the line holds something else than numbers from 0 on",
-        "'state' of the line holds something else than objects",
+        "'state' of the line holds something else than readings of a device by name",
         "'device_name' of the line is empty",
         "the noise between runs needs 3 scores, there are 2",
         "'scores_ns' of the line holds something else than positive numbers",
