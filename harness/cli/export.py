@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from harness.cli.common import UserName, json_option, print_json
-from harness.errors import RequestError
+from harness.cli.streams import is_closed, takes_unicode
+from harness.errors import MachineError, RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("jsonl", "parquet")
@@ -53,6 +55,8 @@ def export_command(
     kind = "jsonl" if to_stdout and format_name is None else format_of(file, format_name)
     if to_stdout and (kind == "parquet" or as_json):
         raise click.UsageError("standard output takes JSON lines alone, without --json and --format parquet.")
+    if to_stdout and is_closed(sys.stdout):
+        raise MachineError("standard output is closed", where="-", hint="Name a file, or a program that reads: | gzip.")
     with open_reader() as reader, teller("submissions written") as told:
         if leaderboard is not None:
             leaderboard = recorded_board(reader, leaderboard)
@@ -60,7 +64,9 @@ def export_command(
         if kind == "parquet":
             counts = {"rows": export_parquet(reader, file, leaderboard, user, told)}
         else:
-            written = export_lines(reader, None if to_stdout else file, leaderboard, user, told)
+            ascii_only = to_stdout and not takes_unicode(sys.stdout)
+            target = None if to_stdout else file
+            written = export_lines(reader, target, leaderboard, user, told, ascii_only=ascii_only)
             counts = {"submissions": written.submissions, "calibrations": written.calibrations}
     if as_json:
         print_json({"file": str(file), "format": kind, **counts})

@@ -52,12 +52,21 @@ def prepare() -> None:
         where = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
         os.set_inheritable(where, True)
         assert where == fd
+    _closed.update(closed)
     if _INPUT in closed or sys.stdin is None:
         sys.stdin = open(_INPUT, encoding="utf-8", closefd=False)  # noqa: SIM115  for as long as the process lives
     if sys.stdout is sys.__stdout__:
         sys.stdout = _Output(_OUTPUT, _encoding_of(sys.stdout))
     if sys.stderr is sys.__stderr__:
         sys.stderr = _Words(_ERROR, _encoding_of(sys.stderr))
+
+
+_closed: set[int] = set()
+
+
+def is_closed(stream: TextIO) -> bool:
+    """Whether it was closed when the process began, so that nothing written to it arrives."""
+    return isinstance(stream, _Output) and stream.fileno() in _closed
 
 
 def takes_unicode(stream: TextIO) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from harness.store import queries
 from harness.store.database import Database
 from harness.store.reading import Reader
 from harness.transfer import calibration_lines, lines, published
+from harness.transfer.fields import in_ascii
 
 _PAGE = 200
 
@@ -67,16 +69,27 @@ def pages(db: Database, leaderboard: str | None, user: str | None, *, whole: boo
 
 
 def export_lines(
-    reader: Reader, path: Path | None, leaderboard: str | None, user: str | None, told: Callable[[int], None]
+    reader: Reader,
+    path: Path | None,
+    leaderboard: str | None,
+    user: str | None,
+    told: Callable[[int], None],
+    *,
+    ascii_only: bool = False,
 ) -> Written:
-    """Write JSON lines to a file (compressed if its name ends in .gz) or to standard output."""
+    """Write JSON lines to a file (compressed if its name ends in .gz) or to standard output; `ascii_only` escapes all
+    other characters, for a stream that has none."""
     db = reader.database
     store_id = "" if db is None else str(db.value(queries.INFO, {"key": "store_id"}))
     count = calibrations = 0
     with _writing(path) as file:
-        file.write(lines.first_line(store_id) + "\n")
+
+        def write(line: str) -> None:
+            file.write((in_ascii(line) if ascii_only else line) + "\n")
+
+        write(lines.first_line(store_id))
         for line in _calibrations(db, leaderboard) if db is not None else ():
-            file.write(line + "\n")
+            write(line)
             calibrations += 1
         for page in pages(db, leaderboard, user, whole=True) if db is not None else ():
             for submission in page.submissions:
@@ -89,7 +102,7 @@ def export_lines(
                     [row["tag"] for row in page.tags.get(submission["id"], [])],
                     _compilations(reader, page, submission["source_sha256"]),
                 )
-                file.write(line + "\n")
+                write(line)
             count += len(page.submissions)
             told(count)
     return Written(count, calibrations)
@@ -172,4 +185,5 @@ def _replacing(path: Path) -> Iterator[Path]:
         with replacing(path) as unfinished:
             yield unfinished
     except OSError as error:
-        raise MachineError(f"can't be written: {error.strerror or error}", where=str(path)) from error
+        why = os.strerror(error.errno) if error.errno else error  # pyarrow's own words have its insides in them
+        raise MachineError(f"can't be written: {why}", where=str(path)) from error
