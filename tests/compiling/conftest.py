@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from compiling_helpers import NEEDS, need
 
 from harness.boards.find import find_board
 from harness.compiling.architectures import find_architecture
 from harness.compiling.compile import Compiled, compile_file
 from harness.compiling.request import CompileRequest
-from harness.compiling.tools import ToolMissingError, find_tool
 from harness.compiling.workplace import Workplace
 from harness.sandbox import best_level
 
 HERE = Path(__file__).parent
-NEEDS = {"triton": "triton", "gluon": "triton", "helion": "helion", "cute": "cutlass"}
 
 
 @pytest.fixture(scope="session")
 def workplace() -> Iterator[Workplace]:
     with Workplace(best_level(), ["triton"]) as place:
         yield place
-
-
-def need(dsl: str) -> None:
-    """Skip, loudly, where the DSL of a kernel isn't installed."""
-    if dsl in NEEDS:
-        if importlib.util.find_spec(NEEDS[dsl]) is None:
-            pytest.skip(f"{NEEDS[dsl]} is not installed, so {dsl} kernels can't be compiled here")
-        return
-    try:
-        find_tool("nvcc")
-    except ToolMissingError as error:
-        pytest.skip(f"{error}; {dsl} kernels can't be compiled here")
 
 
 @pytest.fixture(scope="session")

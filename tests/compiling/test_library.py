@@ -3,10 +3,18 @@ does not compile, one that branches on the device, per DSL."""
 
 from __future__ import annotations
 
-import pytest
-from compiling_helpers import only_kernel, unsurvived
+import contextlib
+from pathlib import Path
+from typing import Any
 
+import pytest
+from compiling_helpers import need, only_kernel, unsurvived
+
+from harness.compiling.architectures import find_architecture
+from harness.compiling.nvcc import CudaCode, compile_cuda
 from harness.compiling.record import CompileStatus, Dsl, ProblemKind
+from harness.compiling.worker import cuda_hooks
+from harness.compiling.worker.collect import Collector
 
 DSLS = {
     "triton": Dsl.TRITON,
@@ -172,3 +180,31 @@ def test_no_kernels_says_what_was_looked_for(compile_kernel) -> None:
     assert problem.kind is ProblemKind.NO_KERNELS
     assert "CuTe DSL" in problem.message
     assert compilation.cases[0].library_calls == {"_to_copy": 2, "mm": 1}
+
+
+@pytest.mark.parametrize("text", ["__global__ void kernel() {}", "__global__ void kernel() { undefined(); }"])
+def test_a_source_is_compiled_once_for_all_cases(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("inline")
+    compiled = []
+
+    def counted(path: Path, *rest: Any, **options: Any) -> CudaCode:
+        compiled.append(path.read_text())
+        return compile_cuda(path, *rest, **options)
+
+    monkeypatch.setattr(cuda_hooks, "compile_cuda", counted)
+    source = tmp_path / "code.cu"
+    collector = Collector(find_architecture("sm_90a"), tmp_path, {})
+    told = []
+    for case in range(3):
+        collector.case = case
+        source.write_text(text)
+        try:
+            told.append(cuda_hooks.compile_for(collector, source, options=["-O1"], include_dirs=[]).cubin)
+        except cuda_hooks.CudaBuildError as error:
+            told.append(str(error))
+    assert compiled == [text]
+    assert len(set(told)) == 1
+    source.write_text(text + "// another")
+    with contextlib.suppress(cuda_hooks.CudaBuildError):
+        cuda_hooks.compile_for(collector, source, options=["-O1"], include_dirs=[])
+    assert len(compiled) == 2

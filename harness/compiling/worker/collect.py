@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from harness.compiling.architectures import Architecture
+from harness.compiling.nvcc import CudaCode, CudaCompileError
 from harness.compiling.record import Dsl, Problem, ProblemKind, SourceLine
 
 MOST_DETAIL_CHARS = 20_000
@@ -73,6 +74,8 @@ class Collector:
         self.problems: dict[int | None, list[Problem]] = {}
         self.library: dict[int | None, Counter[str]] = {}
         self.dsls_seen: set[str] = set()
+        self.cuda_builds: dict[str, CudaCode | CudaCompileError] = {}
+        """What became of CUDA sources: each case asks for the same builds, and one takes seconds."""
         self.tell: Callable[[dict[str, Any]], None] = lambda message: None
         """Reaches the supervisor while the work goes on."""
         self._lock = threading.RLock()

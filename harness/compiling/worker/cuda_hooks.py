@@ -98,7 +98,7 @@ def compile_for(
     try:
         if otherwise is not None and not has_tool("nvcc"):
             return otherwise()
-        return compile_cuda(path, collector.architecture.name, options=options, include_dirs=include_dirs)
+        return _built(collector, path, options, include_dirs)
     except ToolMissingError as error:
         collector.problem(ProblemKind.MISSING, str(error), source=collector.user_line())
         raise NotFollowedError(str(error)) from error
@@ -115,6 +115,22 @@ def compile_for(
         raised._harness_problem = noted[0]  # type: ignore[attr-defined]
         raised._harness_problems = noted  # type: ignore[attr-defined]
         raise raised from error
+
+
+def _built(collector: Collector, path: Path, options: Sequence[str], include_dirs: Sequence[Path]) -> CudaCode:
+    """What nvcc makes of a source, once for each text and set of options. Raises as `compile_cuda` does."""
+    key = digest(path, path.read_bytes(), list(options), list(include_dirs))
+    if key not in collector.cuda_builds:
+        try:
+            code = compile_cuda(path, collector.architecture.name, options=options, include_dirs=include_dirs)
+        except CudaCompileError as error:
+            collector.cuda_builds[key] = error
+        else:
+            collector.cuda_builds[key] = code
+    built = collector.cuda_builds[key]
+    if isinstance(built, CudaCompileError):
+        raise CudaCompileError(built.errors, built.log)
+    return built
 
 
 def author_line(collector: Collector, compiled: Path, file: str, line: int) -> SourceLine | None:
