@@ -209,7 +209,8 @@ def ending(text: str, lines: int) -> str:
     every = printable(text).rstrip().splitlines()
     if len(every) <= lines:
         return "\n".join(every)
-    return "\n".join([f"… {len(every) - lines} lines before", *every[-lines:]])
+    before = len(every) - lines
+    return "\n".join([f"… {before} line{'' if before == 1 else 's'} before", *every[-lines:]])
 
 
 def _folded(value: CaseValue) -> CaseValue:
