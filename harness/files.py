@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.errors import RequestError
+from harness.errors import HarnessError, RequestError, disk_fault
 
 
 def user_path(text: str | Path, where: str = "") -> Path:
@@ -55,6 +55,11 @@ def why_not_seen(path: Path) -> str:
     except (OSError, ValueError) as error:
         return reason_of(error)
     return ""
+
+
+def unwritable(path: Path, error: OSError) -> HarnessError:
+    """What to tell of a file that can't be written: the disk's fault, or the request's."""
+    return disk_fault(error) or RequestError(f"can't be written: {reason_of(error)}", where=str(path))
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -14,13 +14,14 @@ from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, Directives, parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import FilePath, Number, WholeNumber, json_option, print_json, stdout_console
+from harness.cli.formatting import printable
 from harness.cli.lookup import is_id
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
 from harness.compiling.record import CompileStatus, ProblemKind
 from harness.compiling.request import CASE_TIMEOUT_S, CompileRequest
 from harness.errors import ExitStatus, MachineError, RequestError
 from harness.evaluation.record import CaseKind, IsolationLevel
-from harness.files import absolute_path
+from harness.files import absolute_path, unwritable
 
 if TYPE_CHECKING:
     from harness.compiling.compile import Compiled
@@ -117,7 +118,10 @@ def compile_command(
     if board is not None and not cases and not tests:
         from harness.compiling.kept import keep
 
-        keep([each.compilation for each in compiled])
+        try:
+            keep([each.compilation for each in compiled])
+        except MachineError as error:  # what was found out is told all the same
+            click.echo(f"warning: it is not kept: {printable(str(error))}", err=True)
     for folder, kind in ((ptx_folder, "ptx"), (sass_folder, "sass")):
         if folder is not None:
             _write_files(folder, kind, compiled)
@@ -211,7 +215,7 @@ def _write_files(folder: Path, kind: str, compiled: Sequence[Compiled]) -> None:
                 path.write_bytes(content)
                 click.echo(f"wrote {path}", err=True)
     except OSError as error:
-        raise RequestError(f"can't be written: {error.strerror}", where=str(error.filename or folder)) from error
+        raise unwritable(Path(error.filename or folder), error) from error
 
 
 def _exit_status(compiled: Sequence[Compiled]) -> int:

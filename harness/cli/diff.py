@@ -22,7 +22,7 @@ from harness.cli.operands import (
     predecessor,
     submission_named,
 )
-from harness.errors import ExitStatus, MachineError, RequestError
+from harness.errors import ExitStatus, RequestError
 from harness.history.code_diff import code_diff
 from harness.history.comparison import Comparison, compare
 from harness.store import Reader, open_reader
@@ -159,10 +159,10 @@ def _techniques_of(known: SourceTechniques, side: Side) -> tuple[Finding, ...]:
 
 def _write_page(path: Path, difference: Difference) -> None:
     from harness.cli.diff_page import difference_page
-    from harness.files import write_in_place_of
+    from harness.files import unwritable, write_in_place_of
 
     try:
         write_in_place_of(path, difference_page(difference).encode("utf-8"))
     except OSError as error:
-        raise MachineError(f"can't be written: {error.strerror}", where=str(path)) from error
+        raise unwritable(path, error) from error
     click.echo(f"wrote {printable_name(str(path))}", err=True)

@@ -16,7 +16,7 @@ from harness.cli.common import FilePath, json_option, print_json, stdout_console
 from harness.cli.formatting import printable_name
 from harness.cli.lookup import name_to_type
 from harness.errors import HarnessError, RequestError, did_you_mean
-from harness.files import write_in_place_of, write_new
+from harness.files import unwritable, write_in_place_of, write_new
 
 TEMPLATE_OF = {
     "torch": "Python",
@@ -70,7 +70,7 @@ def init_command(board: str, dsl: str | None, gpu: str | None, output: Path | No
             "the file is there already", where=str(path), hint="--force overwrites it; -o FILE writes another."
         ) from error
     except OSError as error:
-        raise RequestError(f"the file can't be written: {error.strerror}", where=str(path)) from error
+        raise unwritable(path, error) from error
     _remark_what_is_missing(template)
     if as_json:
         header = parse_directives(text, path.name)

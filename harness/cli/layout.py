@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.cli.formatting import cells, shortened
+from harness.cli.formatting import cells, printable_name, shortened
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,18 +35,18 @@ def fitted_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
 
     from harness.cli.report import plain_table
 
-    texts = [[str(cell) for cell in row] for row in rows]
-    wanted = [max(map(_width, (column.name, *(row[at] for row in texts)))) for at, column in enumerate(columns)]
     names = [at for at, column in enumerate(columns) if column.of_names]
+    texts = [[printable_name(str(cell)) if at in names else str(cell) for at, cell in enumerate(row)] for row in rows]
+    wanted = [max(map(_width, (column.name, *(row[at] for row in texts)))) for at, column in enumerate(columns)]
     room = width - sum(wanted) + sum(wanted[at] for at in names) - _GAP * (len(columns) - 1)
     given = dict(zip(names, shares(room, [min(MOST_NAME, wanted[at]) for at in names]), strict=True))
     table = plain_table()
     for column in columns:
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)
-    for row in rows:
+    for row, plain in zip(rows, texts, strict=True):
         table.add_row(
             *(
-                Text(shortened(str(cell), given[at])) if at in given else Text(cell) if isinstance(cell, str) else cell
+                Text(shortened(plain[at], given[at])) if at in given else Text(cell) if isinstance(cell, str) else cell
                 for at, cell in enumerate(row)
             )
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ import click
 
 from harness import __version__
 from harness.cli import streams
-from harness.errors import ExitStatus, HarnessError, MachineError, did_you_mean, disk_fault
+from harness.errors import ExitStatus, HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 
 # name -> (module, one line of help). The module's function of the same name, with `_command` added, is the command.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -87,6 +88,12 @@ def cli(debug: bool) -> None:
     """
     from harness.cli.common import warn_of_missing_folders
 
+    try:
+        os.getcwd()
+    except OSError as error:  # torch, for one, ends the process where there is none
+        raise RequestError(
+            f"the current folder can't be used: {error.strerror}", where=".", hint="Go to another with `cd`."
+        ) from error
     warn_of_missing_folders()
 
 

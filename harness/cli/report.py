@@ -17,6 +17,7 @@ from harness.cli.formatting import (
     format_spread,
     format_time,
     printable,
+    printable_name,
 )
 from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, ReasonCode, Status
 from harness.evaluation.state import describe, warnings
@@ -66,7 +67,7 @@ def render_evaluation(
         write(console, f"time: {parts}", style="dim")
     if header.log:
         # Never wrapped: a path is there to be copied.
-        console.print(f"logs: {printable(header.log)}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"logs: {printable_name(header.log)}", style="dim", markup=False, soft_wrap=True)
 
 
 def write(console: Console, text: str, style: str = "", indent: int = 0) -> None:
@@ -95,8 +96,8 @@ def _submission_line(submission: SubmissionRow) -> str:
     parts = [
         f"submission {submission.id}",
         submission.leaderboard,
-        printable(submission.file_name),
-        printable(submission.user),
+        printable_name(submission.file_name),
+        printable_name(submission.user),
     ]
     if submission.previous is not None:
         parts.append(f"after {submission.previous}")

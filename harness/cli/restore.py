@@ -10,8 +10,8 @@ import click
 from harness.cli.common import FilePath, json_option, print_json
 from harness.cli.formatting import printable_name
 from harness.cli.lookup import named_submission
-from harness.errors import MachineError, RequestError
-from harness.files import write_in_place_of, write_new
+from harness.errors import RequestError
+from harness.files import unwritable, write_in_place_of, write_new
 from harness.store import SubmissionRow, open_reader
 
 
@@ -55,22 +55,22 @@ def _path(submission: SubmissionRow, target: Path | None) -> Path:
 
 
 def _write(path: Path, content: bytes, *, force: bool) -> bool:
-    """Whether the file was written; False when it holds just that already."""
+    """Whether the file was written; False when it holds just that already. A pipe or a device is written to."""
+    if os.path.isdir(path):
+        raise RequestError("is a folder", where=str(path), hint="Name a file with --to FILE.")
     try:
-        if os.path.isdir(path):
-            raise RequestError("is a folder", where=str(path), hint="Name a file with --to FILE.")
-        if os.path.exists(path):
-            if path.read_bytes() == content:
-                return False
-            if not force:
-                raise RequestError(
-                    "the file exists and holds something else",
-                    where=str(path),
-                    hint="Write elsewhere with --to FILE, or overwrite it with --force.",
-                )
-            write_in_place_of(path, content)
+        if os.path.isfile(path) and path.read_bytes() == content:
+            return False
+        if not os.path.lexists(path):
+            write_new(path, content)  # another process may have made it meanwhile
             return True
-        write_new(path, content)  # another process may have made it meanwhile
+        if not force and (os.path.isfile(path) or not os.path.exists(path)):
+            raise RequestError(
+                "the file exists and holds something else",
+                where=str(path),
+                hint="Write elsewhere with --to FILE, or overwrite it with --force.",
+            )
+        write_in_place_of(path, content)
         return True
     except OSError as error:
-        raise MachineError(f"can't be written: {error.strerror}", where=str(path)) from error
+        raise unwritable(path, error) from error

@@ -73,7 +73,7 @@ def interpreter_paths() -> list[str]:
     for folder in packages:
         added += _path_files(folder)
     found += [path for path in added if not _too_much(path) and not _is_checkout(path)]
-    never = ("/", os.path.realpath(Path.home()))
+    never = ("/", *map(os.path.realpath, _home()))
     return [path for path in found if os.path.exists(path) and os.path.realpath(path) not in never]
 
 
@@ -89,11 +89,17 @@ def _is_checkout(path: str) -> bool:
 def private_paths() -> list[str]:
     """What stays invisible even where it lies below a folder that is shown; what is shown of it lies on top."""
     checkout = [] if PACKAGE.parent.name in ("site-packages", "dist-packages") else [str(PACKAGE.parent)]
-    home = [] if Path.home() == Path("/") else [str(Path.home())]
     named = [os.environ.get("HARNESS_HOME", ""), *os.environ.get("HARNESS_LEADERBOARDS", "").split(os.pathsep)]
+    named = [os.path.abspath(os.path.expanduser(path)) for path in named if path]
     installed = [os.path.join(folder, PACKAGE.name) for folder in _site_packages()]  # it brings its boards along
     others = [path for path in installed if os.path.isdir(path) and os.path.realpath(path) != str(PACKAGE)]
-    return [str(PACKAGE), *checkout, *home, *others, *(os.path.abspath(path) for path in named if path)]
+    return [str(PACKAGE), *checkout, *_home(), *others, *named]
+
+
+def _home() -> list[str]:
+    """The user's home folder; empty for one who has none of their own."""
+    home = os.path.expanduser("~")
+    return [home] if os.path.isabs(home) and home != "/" else []
 
 
 def _path_files(folder: str) -> list[str]:
@@ -163,7 +169,7 @@ def _mode(path: str) -> int:
 def _too_much(path: str) -> bool:
     """Whether showing a folder would show what must stay private: a home, the working folder, our own checkout."""
     real = Path(os.path.realpath(path))
-    private = [Path.home(), PACKAGE]
+    private = [*map(Path, _home()), PACKAGE]
     with contextlib.suppress(OSError):
         private.append(Path.cwd())
     inner = [Path(os.path.realpath(each)) for each in private if each != Path("/")]

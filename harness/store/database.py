@@ -199,6 +199,9 @@ def read_only_sqlite(path: Path) -> sqlite3.Connection:
 
 
 def _open_sqlite(path: Path, how: str) -> sqlite3.Connection:
+    if os.path.exists(path) and not os.path.isfile(path):  # SQLite waits for a pipe
+        what = "the store is a folder" if os.path.isdir(path) else "the store is not a file"
+        raise MachineError(what, where=str(path), hint="Move it away, or set HARNESS_HOME to another folder.")
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 

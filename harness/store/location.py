@@ -46,9 +46,12 @@ def home() -> Path:
         return path if path.is_absolute() else absolute_path(Path(), where) / path
     from platformdirs import user_data_dir
 
-    path = Path(user_data_dir("harness"))
+    try:
+        path = Path(user_data_dir("harness"))
+    except RuntimeError:
+        path = Path("~")
     if not path.is_absolute():  # `~` stays as it is where nobody knows what it means
-        raise MachineError(f"there is no home folder to keep the store in: {path}", hint="Set HARNESS_HOME to one.")
+        raise MachineError("this user has no home folder to keep the store in", hint="Set HARNESS_HOME to a folder.")
     return path
 
 
@@ -62,6 +65,8 @@ def location(url: str | None = None) -> Location:
     url = url or database_url()
     for prefix in _POSTGRES:
         if url.startswith(prefix):
+            if not url.isprintable():  # a byte that is no text, a line's end
+                raise RequestError("the URL holds what is no plain text", where="HARNESS_DATABASE_URL")
             return Location(None, f"postgresql://{url.removeprefix(prefix)}")
     path = url.removeprefix(_SQLITE)
     if path == url or not path:
@@ -83,6 +88,8 @@ _OF_SQLITE = (
     ("readonly", "the store is read-only", "Make the file and its folder writable, or set HARNESS_HOME."),
     ("unable to open", "the store can't be opened", "Check the folder's permissions, or set HARNESS_HOME."),
     ("Permission denied", "the store can't be opened", "Check the folder's permissions, or set HARNESS_HOME."),
+    ("File name too long", "the store's path is too long", "Set HARNESS_HOME to a shorter one."),
+    ("Too many levels", "links on the way to the store lead in a circle", "Mend them, or set HARNESS_HOME."),
     ("Not a directory", "the store's folder is not a folder", "Set HARNESS_HOME to a folder of yours."),
     (
         "not a database",

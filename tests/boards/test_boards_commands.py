@@ -150,7 +150,7 @@ def test_init_writes_a_file_and_keeps_what_is_there(run: Run, make_board) -> Non
     [
         (("--dsl", "trition"), "has no template for 'trition' (allowed: torch)"),
         (("-o", "add.cu"), "wrong extension for this board: '.cu' (allowed: .py)"),
-        (("-o", "none/add.py"), "the file can't be written"),
+        (("-o", "none/add.py"), "can't be written"),
     ],
 )
 def test_init_refuses(run: Run, make_board, arguments: tuple[str, ...], message: str) -> None:

@@ -50,6 +50,40 @@ def test_notes_that_can_not_be(filled: Path, harness: Run, arguments: list[str],
     assert message in result.stderr
 
 
+def test_a_tag_names_a_submission(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever an id does, but to delete; a file of that name goes first."""
+    monkeypatch.chdir(filled)
+    for id, tags in ((1, ("first", "both")), (2, ("best-one", "both")), (3, ("bobs",))):
+        harness("note", str(id), *(word for tag in tags for word in ("--tag", tag)))
+    for by_tag, by_id in (
+        (("show", "best-one"), ("show", "2")),
+        (("diff", "first", "best-one"), ("diff", "1", "2")),
+        (("diff", "best-one"), ("diff", "2")),
+        (("diff", "bobs", "1", "--user", "bob"), ("diff", "3", "1")),
+        (("note", "best-one"), ("note", "2")),
+        (("restore", "best-one", "--to", "a.py", "--json"), ("restore", "2", "--to", "b.py", "--json")),
+    ):
+        told, expected = harness(*by_tag), harness(*by_id)
+        assert told.exit_code == 0, told.output
+        assert told.output.replace("a.py", "b.py") == expected.output
+    assert harness("note", "best-one", "a", "remark").output.endswith("a remark\n")
+    for arguments in (
+        ("show", "both"),
+        ("diff", "both", "1"),
+        ("restore", "both"),
+        ("note", "both"),
+        ("compile", "both"),
+    ):
+        refused = harness(*arguments)
+        assert refused.exit_code == 2
+        assert refused.stderr == "2 submissions have the tag 'both' (allowed: one of their ids: 1, 2)"
+    for arguments in (("show", "bobs"), ("show", "none")):  # somebody else's, and nobody's
+        assert f"ada has no submission with the tag '{arguments[1]}'" in harness(*arguments).stderr
+    assert "is not a whole number" in harness("delete", "best-one", "--yes").stderr
+    (filled / "best-one").write_text("x = 1\n")
+    assert "best-one (file)" in harness("diff", "best-one", "1").output
+
+
 def test_restore_gives_the_bytes_back(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(filled)
     assert harness("restore", "2").output == "wrote blocked.py\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import threading
@@ -10,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.files import replacing, write_in_place_of, write_new
+from harness.errors import ExitStatus, RequestError
+from harness.files import (
+    absolute_path,
+    replacing,
+    unwritable,
+    user_path,
+    why_not_seen,
+    write_in_place_of,
+    write_new,
+)
 
 Write = Callable[[Path, bytes], None]
 OLD, NEW = b"precious", b"x" * 100_000
@@ -96,3 +106,39 @@ def test_what_can_not_be_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match=r"folder|directory|exists"):
         write_in_place_of(tmp_path / name, NEW)
     assert (tmp_path / "file").read_bytes() == OLD
+
+
+def test_paths_as_they_are_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_path("~/a") == tmp_path / "a"
+    assert user_path("a~b") == Path("a~b")
+    with pytest.raises(RequestError, match="'~nobody-here' is nobody's home folder here") as caught:
+        user_path("~nobody-here/a", "VARIABLE=~nobody-here/a")
+    assert str(caught.value).startswith("VARIABLE=~nobody-here/a: ")
+    with pytest.raises(RequestError, match="it holds a NUL"):
+        user_path("a\0b")
+
+
+def test_a_relative_path_where_the_current_folder_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert absolute_path(tmp_path / "a") == tmp_path / "a"
+    with pytest.raises(RequestError, match="the current folder is gone"):
+        absolute_path(Path("a"))
+
+
+def test_why_a_path_is_not_seen(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert why_not_seen(tmp_path) == why_not_seen(tmp_path / "none") == why_not_seen(Path("/dev/null/none")) == ""
+    assert why_not_seen(tmp_path / "loop") == "Too many levels of symbolic links"
+    assert why_not_seen(tmp_path / ("x" * 300)) == "File name too long"
+    assert why_not_seen(Path("a\0b"))
+
+
+def test_what_is_told_of_a_file_that_can_not_be_written() -> None:
+    missing = unwritable(Path("a"), FileNotFoundError(errno.ENOENT, "No such file or directory"))
+    full = unwritable(Path("a"), OSError(errno.ENOSPC, "No space left on device", "a"))
+    assert (missing.exit_status, full.exit_status) == (ExitStatus.BAD_REQUEST, ExitStatus.MACHINE_CANNOT)
+    assert str(missing) == "a: can't be written: No such file or directory"
