@@ -12,7 +12,7 @@ import click
 from harness.boards.board import Precision
 from harness.boards.find import find_board, find_boards
 from harness.calibrating.record import BANDWIDTH, FLOPS, LAUNCH, NOOP, NOOP_SPREAD, DeviceCalibration
-from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, say, stdout_console
 from harness.evaluation.claim import claim_device
 from harness.measure.noise import FEWEST_RUNS, MOST_DELTA, NoiseCalibration, coefficient_of_variation
 
@@ -48,7 +48,7 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
     from harness.store import Store
 
     boards = [find_board(name) for name in dict.fromkeys(names)]
-    claim_device(_say)
+    claim_device(say)
     with _workplace() as (logs, server), Store.open() as store:
         device = _measure_device(boards, logs, server)
         store.keep_calibration(device)
@@ -58,7 +58,7 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
             if _kept(noises[-1]):
                 store.keep_calibration(noises[-1])
             else:
-                _say(f"warning: {board.name}: δ is over {100 * MOST_DELTA:.0f} %, so not kept; is the machine busy?")
+                say(f"warning: {board.name}: δ is over {100 * MOST_DELTA:.0f} %, so not kept; is the machine busy?")
     if as_json:
         print_json({**_device_document(device), "noise": [_noise_document(each) for each in noises]})
     else:
@@ -67,10 +67,6 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
 
 def _kept(calibration: NoiseCalibration) -> bool:
     return calibration.noise.delta <= MOST_DELTA
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
 
 
 @contextmanager
@@ -99,20 +95,20 @@ def _measure_device(boards: list[Board], logs: Path, server: ForkServer) -> Devi
     device = machine.device()
     watch = StateWatch(device.kind)
     for warning in watch.look("before"):
-        _say(f"warning: {warning}")
+        say(f"warning: {warning}")
     figures = {}
     for name, value in measure(device.kind):
         figures[name] = value
-        _say(f"  {_words(name, value)}")
+        say(f"  {_words(name, value)}")
     harden_supervisor()  # after CUDA has been opened, which looks into /proc/self
     board = boards[0] if boards else find_boards()[0]
     cuda = device.kind == "cuda"
     figures[NOOP], figures[NOOP_SPREAD] = noop_ns(
         board, cuda=cuda, isolation=best_level(), logs=logs / "clock", server=server
     )
-    _say(f"  {_words(NOOP, figures[NOOP])}")
+    say(f"  {_words(NOOP, figures[NOOP])}")
     for warning in watch.look("after"):
-        _say(f"warning: {warning}")
+        say(f"warning: {warning}")
     return DeviceCalibration(device, figures, datetime.now(UTC), machine.versions(), watch.state)
 
 
@@ -126,7 +122,7 @@ def _measure_noise(board: Board, runs: int, logs: Path, server: ForkServer) -> N
         isolation=best_level(),
         logs=logs / board.name,
         server=server,
-        on_run=lambda number, score_ns: _say(f"  {board.name}, run {number + 1} of {runs}: {score_ns / 1e3:,.2f} µs"),
+        on_run=lambda number, score_ns: say(f"  {board.name}, run {number + 1} of {runs}: {score_ns / 1e3:,.2f} µs"),
     )
 
 

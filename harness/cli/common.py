@@ -153,6 +153,13 @@ def _console(*, to_stderr: bool) -> Console:
     return console
 
 
+def say(text: str) -> None:
+    """Words on standard error. They may quote files and their names: nothing in them moves a cursor."""
+    from harness.cli.formatting import printable
+
+    click.echo(printable(text), err=True)
+
+
 def error_document(error: Exception) -> dict[str, Any]:
     """The document of an error under `--json`. `code` names the exit status, in small letters: `bad_request`,
     `machine_cannot`; the parts that an error leaves empty are None."""
@@ -177,10 +184,9 @@ def warn_of_missing_folders() -> None:
     if not os.environ.get("HARNESS_LEADERBOARDS"):
         return
     from harness.boards.find import missing_folders
-    from harness.cli.formatting import printable
 
     for part, trouble in missing_folders().items():
-        click.echo(f"warning: HARNESS_LEADERBOARDS names {printable(part)}, which {trouble}", err=True)
+        say(f"warning: HARNESS_LEADERBOARDS names {part}, which {trouble}")
 
 
 def print_json(document: Any) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from harness.boards.board import GridName
 from harness.boards.find import find_board
+from harness.cli.common import say
 from harness.cli.document import figure_us, interval_us, plain_value, reason_document
 from harness.cli.formatting import ending, format_case, format_indices, format_time, printable
 from harness.cli.operands import Side
@@ -58,14 +57,11 @@ def measure(
     )
     comparing = Comparing(request, log_folder(kept=False))
     start = comparing.result
-    click.echo(
-        f"comparing on {start.device.name}, {start.grid} grid, isolation {start.isolation}: A = {a.title}, "
-        f"B = {b.title}",
-        err=True,
-    )
+    where = f"{start.device.name}, {start.grid} grid, isolation {start.isolation}"
+    say(f"comparing on {where}: A = {a.title}, B = {b.title}")
     for event in comparing.events():
         if isinstance(event, CaseComparison):
-            click.echo(f"  case {event.index} ({format_case(event.spec)}) {_line(event)}", err=True)
+            say(f"  case {event.index} ({format_case(event.spec)}) {_line(event)}")
     return comparing.result
 
 

@@ -13,8 +13,7 @@ import click
 from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, Directives, parse_directives, read_submission
 from harness.boards.find import find_board
-from harness.cli.common import FilePath, Number, WholeNumber, json_option, print_json, stdout_console
-from harness.cli.formatting import printable
+from harness.cli.common import FilePath, Number, WholeNumber, json_option, print_json, say, stdout_console
 from harness.cli.lookup import is_id
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
 from harness.compiling.record import CompileStatus, ProblemKind
@@ -94,7 +93,7 @@ def compile_command(
     operand = _operand(file)
     directives = parse_directives(operand.source, operand.name)
     for warning in directives.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     board = _board(operand, board_name, directives)
     request = CompileRequest(
         source=operand.source,
@@ -112,16 +111,14 @@ def compile_command(
         raise RequestError(
             "a CUDA file without a board has no cases", where="--case", hint="Name the board with --board."
         )
-    compiled = compile_file(
-        request, cache_folder=home() / "compiled", progress=lambda text: click.echo(f"  {text}", err=True)
-    )
+    compiled = compile_file(request, cache_folder=home() / "compiled", progress=lambda text: say(f"  {text}"))
     if board is not None and not cases and not tests:
         from harness.compiling.kept import keep
 
         try:
             keep([each.compilation for each in compiled])
         except MachineError as error:  # what was found out is told all the same
-            click.echo(f"warning: it is not kept: {printable(str(error))}", err=True)
+            say(f"warning: it is not kept: {error}")
     for folder, kind in ((ptx_folder, "ptx"), (sass_folder, "sass")):
         if folder is not None:
             _write_files(folder, kind, compiled)
@@ -213,7 +210,7 @@ def _write_files(folder: Path, kind: str, compiled: Sequence[Compiled]) -> None:
                 name = "".join(c if c.isalnum() or c in "_-" else "_" for c in kernel.name)[:80]
                 path = folder / f"{each.compilation.architecture}-{number:02d}-{name}.{kind}"
                 path.write_bytes(content)
-                click.echo(f"wrote {path}", err=True)
+                say(f"wrote {path}")
     except OSError as error:
         raise unwritable(Path(error.filename or folder), error) from error
 

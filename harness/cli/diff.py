@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FilePath, json_option, print_json, stdout_console, user_option
+from harness.cli.common import FilePath, json_option, print_json, say, stdout_console, user_option
 from harness.cli.diff_document import diff_document
 from harness.cli.diff_screen import Difference, render_difference
-from harness.cli.formatting import printable, printable_name
+from harness.cli.formatting import printable
 from harness.cli.lookup import recorded_board
 from harness.cli.operands import (
     Side,
@@ -165,4 +165,4 @@ def _write_page(path: Path, difference: Difference) -> None:
         write_in_place_of(path, difference_page(difference).encode("utf-8"))
     except OSError as error:
         raise unwritable(path, error) from error
-    click.echo(f"wrote {printable_name(str(path))}", err=True)
+    say(f"wrote {path}")

@@ -18,8 +18,8 @@ import click
 from harness.boards.board import Board, GridName, format_spec
 from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
-from harness.cli.common import FilePath, Number, WholeNumber, stderr_console
-from harness.cli.formatting import format_time
+from harness.cli.common import FilePath, Number, WholeNumber, say, stderr_console
+from harness.cli.formatting import format_time, printable
 from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name
 from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 from harness.evaluation.claim import Claim, claim_device
@@ -118,14 +118,14 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
     source = read_submission(file)
     directives = parse_directives(source, file.name)
     for warning in directives.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     board = _board(options["leaderboard"], directives.leaderboard, file)
     read_submission(file, board.language)  # the extension must be the board's language's
     check_syntax(source, file, board)
     spec = fitting_spec(spec, board, options["cases"])
     if options["place"] != "local":
         raise RequestError(f"cannot run on '{options['place']}'", where="--on", allowed="local")
-    _claim = claim_device(lambda text: click.echo(text, err=True))
+    _claim = claim_device(say)
     _check_gpu(options["gpu"], directives.gpus)
     plan = Plan(
         board=board,
@@ -180,7 +180,7 @@ def _check_gpu(asked: str | None, header: tuple[str, ...]) -> None:
             hint="Leave --gpu out to run on the device at hand.",
         )
     if asked is None and header and not any(gpu.casefold() in device.name.casefold() for gpu in header):
-        click.echo(f"note: the file asks for {', '.join(header)}; this run is on {device.name}", err=True)
+        say(f"note: the file asks for {', '.join(header)}; this run is on {device.name}")
 
 
 def evaluation_for(plan: Plan, logs: Path) -> Any:
@@ -283,20 +283,16 @@ def _progress() -> Iterator[Callable[[Event], None]]:
 def _line(console: Console, event: Event) -> None:
     if isinstance(event, EvaluationHeader):
         interpreted = ", by Triton's interpreter" if event.interpreted else ""
-        console.print(
-            f"{event.mode} on {event.device.name}, {event.grid} grid, isolation {event.isolation}{interpreted}"
-        )
+        where = f"{event.device.name}, {event.grid} grid, isolation {event.isolation}{interpreted}"
+        console.print(printable(f"{event.mode} on {where}"), markup=False)
     if isinstance(event, Notice):
-        console.print(f"warning: {event.text}", markup=False, soft_wrap=True)
+        console.print(printable(f"warning: {event.text}"), markup=False, soft_wrap=True)
     if isinstance(event, CaseResult):
         figure = case_figure(event.samples)
         took = f"  {format_time(figure)}" if figure is not None and event.status is Status.PASSED else ""
         why = f": {event.reason.message}" if event.reason is not None else ""
-        console.print(
-            f"  {event.kind} {event.index} ({format_spec(event.spec)}) {event.status}{took}{why}",
-            markup=False,
-            soft_wrap=True,
-        )
+        text = f"  {event.kind} {event.index} ({format_spec(event.spec)}) {event.status}{took}{why}"
+        console.print(printable(text), markup=False, soft_wrap=True)
 
 
 def _case_text(result: CaseResult) -> str:

@@ -12,7 +12,7 @@ import click
 from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, MARKERS, parse_directives
 from harness.boards.find import find_board
-from harness.cli.common import FilePath, json_option, print_json, stdout_console
+from harness.cli.common import FilePath, json_option, print_json, say, stdout_console
 from harness.cli.formatting import printable_name
 from harness.cli.lookup import name_to_type
 from harness.errors import HarnessError, RequestError, did_you_mean
@@ -100,7 +100,7 @@ def _remark_what_is_missing(template: str) -> None:
     from harness.doctor.advice import install_extra
 
     module, extra = PACKAGES[template]
-    click.echo(f"note: {module} is not installed here: {install_extra(extra)}", err=True)
+    say(f"note: {module} is not installed here: {install_extra(extra)}")
 
 
 def choose_template(board: Board, dsl: str | None) -> str:

@@ -70,7 +70,7 @@ def harness(server: CommandServer, place: Path, sample: Path) -> Harness:
         own |= {"HARNESS_LEADERBOARDS": None, "COLUMNS": None, **(environment or {})}
         answer = server.call(*arguments, environment=own, **{"folder": here, **how})
         for stream in (answer.out, answer.err):
-            assert b'File "' not in stream or arguments[0] == "show", answer.words  # a traceback of ours
+            assert b'File "' not in stream or arguments[0] in ("show", "run"), answer.words  # a traceback of ours
             assert b"internal error" not in stream, answer.words
             if how.get("encoding", "utf-8") != "utf-16":
                 assert not _HIDDEN.search(stream), stream

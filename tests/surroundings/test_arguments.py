@@ -148,3 +148,16 @@ def test_names_of_others_on_every_screen(harness: Harness, place: Path) -> None:
             assert not hidden(text), text
             if arguments[0] in ("leaderboard", "history", "delete"):
                 assert not [line for line in text.splitlines() if line.split()[:2] == ["1", "forged"]], text
+
+
+def test_what_a_submission_says_moves_no_cursor(harness: Harness, place: Path) -> None:
+    """Neither its header's warnings, nor the line of its case as it fails, nor the screen at the end."""
+    (place / "here" / "kernel.py").write_text(
+        "#!POPCORN leaderboard vectoradd\n#!POPCORN gpu \x1b[31mred\n# !popcorn \x1b[31m\n\n"
+        "def custom_kernel(data):\n    raise ValueError('\\x1b[31m \\u202e \\udcff \\x9b31m')\n"
+    )
+    told = harness("run", "kernel.py", "--case", "0", "--grid", "cpu", "--isolation", "none")
+    assert told.status == 1
+    for text in (told.out.decode(), told.words):
+        assert not hidden(text)
+        assert r"ValueError: \x1b[31m \u202e \xff \x9b31m" in text
