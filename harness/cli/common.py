@@ -147,9 +147,11 @@ def _console(*, to_stderr: bool) -> Console:
     console = PlainConsole(stderr=to_stderr, highlight=False, _environ=known)
     width = os.environ.get("COLUMNS", "")
     if width.isascii() and width.isdigit() and width.strip("0"):
-        console.width = max(LEAST_WIDTH, min(int(width[:9]), MOST_WIDTH))
+        console.width = min(int(width[:9]), MOST_WIDTH)
     elif not console.is_terminal and not to_stderr:
         console.width = PIPED_WIDTH
+    if console.width < LEAST_WIDTH:
+        console.width = LEAST_WIDTH
     return console
 
 

@@ -103,6 +103,15 @@ def test_what_is_told_of_them(harness: Harness, arguments: tuple[str, ...], word
     assert words in told.words
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("leaderboard", "cholesky"), ("leaderboard", "cholesky", "--all"), ("history",), ("history", "cholesky")],
+    ids=" ".join,
+)
+def test_as_many_rows_as_can_be_asked_for(harness: Harness, arguments: tuple[str, ...]) -> None:
+    assert harness(*arguments, "--limit", str(2**63 - 1)).out == harness(*arguments, "--limit", "0").out
+
+
 def test_a_file_whose_name_is_no_text(harness: Harness, place: Path) -> None:
     for name in (f"a{NO_TEXT}.py", "two\nlines.py", f"{REDDENING}.py"):
         assert harness("restore", "1", "--to", name).status == 0
