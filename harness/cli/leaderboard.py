@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import MOST_WHOLE, WholeNumber, json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
 from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable
 from harness.cli.layout import NARROW, Column, fitted_table
@@ -24,6 +24,8 @@ from harness.store.ranked import BoardClass
 if TYPE_CHECKING:
     from rich.table import Table
 
+MOST_ROWS = 2**32
+"""A limit that no table reaches: no limit."""
 _UNRANKED_WORDS = {
     ReasonCode.NOT_ISOLATED: "ran without isolation (HARNESS_RANK_UNISOLATED=1 ranks them; `harness doctor` helps)",
     ReasonCode.INTERPRETED: "ran by an interpreter",
@@ -81,7 +83,7 @@ def leaderboard_command(
     """
     if show_all and since is not None:
         raise click.UsageError("--since compares users' ranks, --all ranks sources: give one of the two.")
-    rows = None if as_json or not limit else limit
+    rows = None if as_json or not 0 < limit < MOST_ROWS else limit
     with open_reader() as reader:
         name = recorded_board(reader, board)
         rankings = [
@@ -127,7 +129,7 @@ def _to_type(name: str, typed: str) -> str:
 
 def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | None, limit: int | None) -> Ranking:
     # One row more than is shown: it may tie with the last one that is.
-    asked = None if limit is None else min(limit + 1, MOST_WHOLE)
+    asked = None if limit is None else limit + 1
     entries, total = reader.all_sources(of, asked) if show_all else reader.best_of_users(of, asked)
     places = ranks([entry.score.value_ns for entry in entries], of.rank_class.delta)
     before = None if since is None else reader.ranks_before(of, since)
