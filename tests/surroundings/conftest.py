@@ -33,8 +33,9 @@ def place() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="harness-faults-"))
     folder.chmod(0o755)
     yield folder
-    for path in [folder, *(Path(found) for found, _, _ in os.walk(folder))]:
-        path.chmod(0o755)
+    for found, names, _ in os.walk(folder):  # each before it is entered
+        for name in names:
+            Path(found, name).chmod(0o755)
     shutil.rmtree(folder)
 
 
