@@ -26,6 +26,8 @@ def check_values(document: object) -> None:
 def check_kind(name: str, value: Any, what: str) -> None:
     """Raise RowError unless `value`, an object or a list that passed `check_values`, is what `name` stands for."""
     of_kind, words = _KINDS[name]
+    if of_kind is _is_time_ns and _are_integers(value):
+        return  # most of what there is
     values = value.values() if isinstance(value, dict) else value
     if not all(map(of_kind, values)):
         raise RowError(f"'{name}' of {what} holds something else than {words}")
@@ -45,10 +47,15 @@ def _check(value: Any, where: str, depth: int) -> None:
             _check(inner, f"{where}.{name[:40]}" if where else name[:40], depth + 1)
     elif kind is list:
         _check_depth(depth)
-        if set(map(type, value)) == {int} and max(value) <= _LARGEST and min(value) >= -_LARGEST:
+        if _are_integers(value):
             return  # samples: most of what there is
         for number, inner in enumerate(value):
             _check(inner, f"{where}[{number}]", depth + 1)
+
+
+def _are_integers(values: list[Any]) -> bool:
+    """Whether these are integers of 64 bits, and some; at the speed of built-in functions."""
+    return set(map(type, values)) == {int} and min(values) >= -_LARGEST and max(values) <= _LARGEST
 
 
 def _check_depth(depth: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +51,14 @@ def _add(writer: BulkWriter, rows: Iterable[tuple[int, Record]], told: Callable[
     size = 0
     damage = None
     try:
-        for number, record in rows:
-            batch.append(record)
-            size += _size(record)
-            if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
-                _add_batch(writer, batch)
-                told(number)
-                batch, size = [], 0
+        with _no_garbage_collection():
+            for number, record in rows:
+                batch.append(record)
+                size += _size(record)
+                if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+                    _add_batch(writer, batch)
+                    told(number)
+                    batch, size = [], 0
     except DamagedFile as error:
         damage = error
     if batch:
@@ -63,6 +66,18 @@ def _add(writer: BulkWriter, rows: Iterable[tuple[int, Record]], told: Callable[
     if damage is not None:
         raise damage
     return writer.added
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Records refer to no record before them, and looking for cycles takes longer the more there are."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _add_batch(writer: BulkWriter, batch: list[Record]) -> None:
