@@ -185,7 +185,7 @@ def mutated(draw: Callable[[st.SearchStrategy[Any]], Any], line: dict[str, Any])
         elif what == "add" and isinstance(part, dict):
             part[draw(TEXT)] = deepcopy(draw(JSON))
         else:
-            part[last] = deepcopy(draw(alike(part[last]) | JSON))
+            part[last] = deepcopy(draw(alike(part[last]) if draw(st.integers(0, 3)) else JSON))
     return line
 
 
