@@ -13,8 +13,8 @@ from harness.errors import HarnessError, MachineError
 from harness.files import why_not_seen
 from harness.store.database import of_sqlite, read_only_sqlite
 from harness.store.location import Location, database_url, explain, home
+from harness.store.opening import check_version
 from harness.store.queries import HAS_TABLES
-from harness.store.reading import check_version
 
 _SQLITE = "sqlite:///"
 POPCORN_CONFIG = ".popcorn.yaml"

@@ -17,7 +17,7 @@ from harness.store import queries, standings
 from harness.store.calibrations import Calibration, table_and_columns
 from harness.store.database import Database, connect
 from harness.store.location import explain, location
-from harness.store.reading import is_database_error
+from harness.store.opening import is_database_error
 
 SUBMISSION_COLUMNS = (
     "id",

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from harness.calibrating.record import DeviceCalibration
-from harness.errors import MachineError
 from harness.evaluation.record import Mode, ReasonCode, Status
 from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.measure.ranking import Entry, Rank, RankClass
 from harness.store import calibrations, codec, queries, ranked, standings
-from harness.store.database import Database, connect
-from harness.store.location import Location, explain, location
-from harness.store.process import ProcessIdentity, is_gone
+from harness.store.database import Database
+from harness.store.location import explain, location
+from harness.store.opening import is_database_error, open_database
 from harness.store.ranked import BoardClass, Place
 from harness.store.rows import EvaluationRow, HistoryRow, Note, Standing, SubmissionRow
 
-INTERRUPTED_MESSAGE = "the process that ran it ended before it did"
 _LARGEST_ID = 2**63 - 1
 
 
@@ -35,7 +32,7 @@ def open_reader(url: str | None = None) -> Iterator[Reader]:
     """
     place = location(url)
     try:
-        db = _open(place)
+        db = open_database(place)
     except Exception as error:
         if isinstance(error, OSError) or is_database_error(error):
             raise explain(error, place) from error
@@ -49,13 +46,6 @@ def open_reader(url: str | None = None) -> Iterator[Reader]:
     finally:
         if db is not None:
             db.close()
-
-
-def is_database_error(error: Exception) -> bool:
-    """Whether a driver raised it, of whichever database."""
-    return isinstance(error, sqlite3.Error) or any(
-        base.__module__.partition(".")[0] == "psycopg" for base in type(error).__mro__
-    )
 
 
 class Reader:
@@ -302,71 +292,6 @@ def best_scores_ns(leaderboards: Iterable[str], user: str, url: str | None = Non
     """`Reader.best_score_ns` of several boards."""
     with open_reader(url) as reader:
         return {leaderboard: reader.best_score_ns(leaderboard, user) for leaderboard in leaderboards}
-
-
-def mark_interrupted(db: Database) -> None:
-    """Close the books of every evaluation whose process has ended."""
-    for row in db.rows(queries.RUNNING):
-        if is_gone(ProcessIdentity(row["host"], row["pid"], row["process_start"])):
-            db.run(queries.MARK_INTERRUPTED, {"id": row["id"], "message": INTERRUPTED_MESSAGE})
-
-
-def check_version(db: Database, place: Location) -> bool:
-    """Whether the schema is up to date; False when a migration must run. Raises MachineError for what is not ours or
-    is of a newer version."""
-    with suppress(*db.errors):  # nearly always there is nothing more to ask
-        if db.tuples(queries.VERSIONS) == [(queries.SCHEMA_VERSION, standings.VERSION)]:
-            return True
-    if not db.value(queries.HAS_VERSION[db.postgres]):
-        if db.value(queries.HAS_TABLES[db.postgres]):
-            raise MachineError(
-                "this database holds something else than a harness store",
-                where=place.shown,
-                hint="Nothing was changed. Set HARNESS_DATABASE_URL or HARNESS_HOME to another place.",
-            )
-        return False
-    version = str(db.value(queries.VERSION) or "")
-    if version > queries.SCHEMA_VERSION:
-        raise MachineError(
-            f"the store was written by a newer harness (schema {version}, this one knows {queries.SCHEMA_VERSION})",
-            where=place.shown,
-            hint="Nothing was changed. Upgrade harness, or set HARNESS_HOME or HARNESS_DATABASE_URL to another store.",
-        )
-    return version == queries.SCHEMA_VERSION and db.value(queries.INFO, {"key": "standings"}) == standings.VERSION
-
-
-def _open(place: Location) -> Database | None:
-    """A connection to a store of this version; None when there is no store yet."""
-    if place.path is not None:
-        try:
-            place.path.stat()  # not exists(), which takes a file where a folder should be for no store yet
-        except FileNotFoundError:
-            return None
-    db = connect(place)
-    try:
-        if not check_version(db, place):
-            if db.postgres and not db.value(queries.HAS_VERSION[True]):
-                db.close()
-                return None
-            db.close()
-            from harness.store.writing import Store
-
-            Store.open(place.url).close()
-            db = connect(place)
-        with suppress(*_may_only_read(db)):  # a store that may only be read is shown as it stands
-            mark_interrupted(db)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _may_only_read(db: Database) -> tuple[type[Exception], ...]:
-    if not db.postgres:
-        return (sqlite3.OperationalError,)
-    from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
-
-    return (InsufficientPrivilege, ReadOnlySqlTransaction)
 
 
 def _key(of: BoardClass) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ from harness.store import calibrations, codec, queries, schema, standings
 from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
 from harness.store.location import BUSY_TIMEOUT_S, Location, explain, location
 from harness.store.migrate import upgrade
+from harness.store.opening import check_version, is_database_error, mark_interrupted
 from harness.store.process import this_process
-from harness.store.reading import check_version, is_database_error, mark_interrupted
 
 
 class Store:
