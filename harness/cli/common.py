@@ -86,11 +86,15 @@ class UserName(click.ParamType):
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from harness.store.rows import LONGEST_NAME_BYTES
+
         text = str(value)
         try:
-            text.encode("utf-8")
+            size = len(text.encode("utf-8"))
         except UnicodeEncodeError:
             self.fail(f"{text!r} is not UTF-8 text.", param, ctx)
+        if size > LONGEST_NAME_BYTES:
+            self.fail(f"a user's name of {size} bytes (allowed: {LONGEST_NAME_BYTES}).", param, ctx)
         if not text or "\x00" in text:
             self.fail(f"{text!r} is no user's name.", param, ctx)
         return text

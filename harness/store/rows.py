@@ -21,6 +21,9 @@ from harness.measure.ranking import Rank, RankClass
 from harness.measure.scoring import evaluation_score
 from harness.measure.statistics import Figure
 
+LONGEST_NAME_BYTES = 500
+"""Of a name that rows are found by: PostgreSQL's indexes take 2,700 bytes for all columns together."""
+
 
 @dataclass(frozen=True)
 class SubmissionRow:

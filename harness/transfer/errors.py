@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import RequestError
+from harness.store.rows import LONGEST_NAME_BYTES
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,6 @@ class DamagedFile(RequestError):
 
 SHORTEST_NS, LONGEST_NS = 1e-3, 2.0**63
 """Of a time: so that no mean, ratio or product of times leaves the range of a float."""
-_LONGEST_NAME_BYTES = 500
-"""Of what an index holds: PostgreSQL's take 2,700 bytes for all columns together."""
 
 
 def text_of(value: object, name: str, *, empty: bool = False) -> str:
@@ -44,8 +43,8 @@ def text_of(value: object, name: str, *, empty: bool = False) -> str:
 def name_of(value: object, name: str, *, empty: bool = False) -> str:
     """A string that every database finds rows by. Raises RowError."""
     text = text_of(value, name, empty=empty)
-    if len(text) * 4 > _LONGEST_NAME_BYTES and len(text.encode()) > _LONGEST_NAME_BYTES:
-        raise RowError(f"{name} has {len(text.encode())} bytes (allowed: {_LONGEST_NAME_BYTES})")
+    if len(text) * 4 > LONGEST_NAME_BYTES and len(text.encode()) > LONGEST_NAME_BYTES:
+        raise RowError(f"{name} has {len(text.encode())} bytes (allowed: {LONGEST_NAME_BYTES})")
     return text
 
 

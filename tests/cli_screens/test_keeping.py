@@ -218,6 +218,7 @@ def test_a_header_that_can_not_be_written_leaves_the_file(
         (["history", "--user", ""], "'' is no user's name"),
         (["history", "--user", "\udcff"], "is not UTF-8 text"),
         (["export", "out.jsonl", "--user", "a\x00b"], "is no user's name"),
+        (["history", "--user", "µ" * 251], "a user's name of 502 bytes (allowed: 500)"),
         (["leaderboard", "cholesky", "--limit", "9" * 23], "is too large"),
         (["delete", "9" * 23], "is too large"),
         (["show", "9" * 23], "no submission with the tag"),
