@@ -1,7 +1,7 @@
 """The Gluon kernels for Blackwell of the cholesky board, as far as a machine without such a card can tell.
 
-Their functions run as Python over torch, with random delays of all that is asynchronous (`gluon_interpreted`), which
-proves plan, indices, barriers and 3×TF32 numerics; what they become is looked up in their SASS.
+Their source runs as Python over torch (`gluon_emulator`), which proves plan, indices, barriers and 3×TF32 numerics (and
+test_gluon_emulator.py that it would not prove anything else); what they become is looked up in their SASS.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ from cholesky_checks import (
     functions_of,
     residual,
 )
-from emulated import load_submission
-from gluon_interpreted import interpret
+from gluon_emulator import Device, load_gluon
 
-pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
+pytestmark = pytest.mark.usefixtures("nan_where_allocated")
 
 KINDS = ("blocked", "persistent", "warpspec")
 FILES = [f"cholesky_gluon_tcgen05_{kind}.py" for kind in KINDS]
-MULTIPROCESSORS = 2  # of the make-believe device: few, so that every one has several tiles
 
 
-def interpreted(file: str, seed: int = 0) -> ModuleType:
-    module = load_submission("cholesky", file)
-    interpret(module, seed)
-    module.multiprocessors = lambda device: MULTIPROCESSORS
+def emulated(file: str, device: Device | None = None, multiprocessors: int = 2) -> ModuleType:
+    """With few multiprocessors, so that every one has several tiles."""
+    module = load_gluon("cholesky", FOLDER / file, device or Device())
+    module.multiprocessors = lambda device: multiprocessors
     return module
 
 
@@ -46,16 +44,16 @@ CASES = [
 @pytest.mark.parametrize("span", [1, 2])
 @pytest.mark.parametrize("rows", range(1, 12))
 def test_tile_map_covers_every_tile_once(rows: int, span: int) -> None:
-    module = load_submission("cholesky", FILES[0])
+    module = emulated(FILES[0])
     for columns in range(1, -(-rows // span) + 1):
-        found = [module.tile_of.fn(t, rows, columns, span) for t in range(module.tile_count(rows, columns, span))]
+        found = [module.tile_of(t, rows, columns, span) for t in range(module.tile_count(rows, columns, span))]
         assert sorted(found) == [(i, j) for i in range(rows) for j in range(columns) if i >= span * j]
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 4, 7, 8])
 def test_plan_sums_every_product_once(blocks: int) -> None:
     """Every block column is updated by every one to its left, before it is solved, and read from the original once."""
-    module = load_submission("cholesky", FILES[0])
+    module = emulated(FILES[0])
     summed = {column: set() for column in range(blocks)}
     for step in module.plan(blocks):
         assert summed[step.block] == set(range(step.block))
@@ -69,36 +67,34 @@ def test_plan_sums_every_product_once(blocks: int) -> None:
 @pytest.mark.parametrize(("batch", "n", "case", "cond"), CASES)
 def test_right(reference, batch: int, n: int, case: str, cond: int) -> None:
     """The first of the files; what the others share with it is the same."""
-    assert_right(interpreted(FILES[0]), reference, batch, n, case, cond)
+    assert_right(emulated(FILES[0]), reference, batch, n, case, cond)
 
 
-@pytest.mark.parametrize(("batch", "n", "seed"), [(2, 384, 0), (1, 640, 1)])
 @pytest.mark.parametrize("file", FILES)
-def test_right_whatever_comes_first(reference, file: str, batch: int, n: int, seed: int) -> None:
-    """Wide and narrow tiles, several a program, panels that are full and not, and other delays for every seed."""
-    assert_right(interpreted(file, seed), reference, batch, n, "dense", 2)
+def test_right_however_late(reference, file: str) -> None:
+    assert_right(emulated(file, Device(chance=0)), reference, 2, 384)
 
 
-@pytest.mark.parametrize("file", FILES[:2])
-def test_a_stage_refilled_too_early_would_be_seen(reference, file: str) -> None:
-    """The delays are long enough: without the waits that have a predicate, those before a refill, numbers are wrong."""
-    module = interpreted(file)
-    wait = module.mbarrier.wait
-    module.mbarrier.wait = lambda barrier, phase, *pred: None if pred else wait(barrier, phase)
-    data = reference.generate_input(1, 384, 2, 1)
-    assert not reference.check_implementation(data, module.custom_kernel(data))[0]
+@pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4, 12))])
+@pytest.mark.parametrize("file", FILES)
+def test_right_whatever_comes_first(reference, file: str, seed: int) -> None:
+    """Wide and narrow tiles, panels that are full and not, and one program, which uses all that it has again.
+
+    A third of the seeds, 3 among them, let a partition get so far ahead that it would not do without any barrier.
+    """
+    assert_right(emulated(file, Device(seed), multiprocessors=1), reference, 1, 640)
 
 
 def test_residual_is_of_the_librarys_class(reference) -> None:
     data = reference.generate_input(1, 384, 2, 7)
-    made = interpreted(FILES[0]).custom_kernel(data)
+    made = emulated(FILES[0]).custom_kernel(data)
     ours, librarys = residual(data, made), residual(data, reference.ref_kernel(data))
     assert ours < 3 * librarys, f"{ours:.3g} against {librarys:.3g}"
 
 
 @pytest.mark.parametrize("n", [20, 60, 128, 300])
 def test_not_positive_definite_ends_as_not_finite(n: int) -> None:
-    assert_not_finite_where_not_positive_definite(interpreted(FILES[0]), n)
+    assert_not_finite_where_not_positive_definite(emulated(FILES[0]), n)
 
 
 def test_what_the_files_share_is_the_same() -> None:
@@ -135,6 +131,7 @@ COLUMNS = {"blocked": {128}, "persistent": {256, 512}, "warpspec": {256, 512}}
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["blocked", "persistent", "warpspec"])
 def test_compiles_to_what_it_should(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
     text = (FOLDER / f"cholesky_gluon_tcgen05_{kind}.py").read_text()
     copy = tmp_path / "kernels.py"
     copy.write_text(text if kind == "blocked" else text + UPDATE_ALONE)

@@ -1,20 +1,17 @@
 """The portable Gluon kernels and those for Hopper of the cholesky board, as far as a machine without a GPU can tell.
 
 Their source runs as Python over torch (`gluon_emulator`), which proves plan, addresses, barriers and the numerics of
-3×TF32; what they become is looked up in their PTX and SASS.
+3×TF32 (and test_gluon_emulator.py that it would not prove anything else); what they become is looked up in their PTX
+and SASS.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-import time
 from pathlib import Path
 from types import ModuleType
 
-import gluon_emulator
 import pytest
-import torch
 from cholesky_checks import (
     FOLDER,
     assert_not_finite_where_not_positive_definite,
@@ -23,18 +20,21 @@ from cholesky_checks import (
     functions_of,
     residual,
 )
-from gluon_emulator import Machine, load_gluon
+from gluon_emulator import Device, load_gluon
 
 BLOCKED, WGMMA = FILES = "cholesky_gluon_blocked.py", "cholesky_gluon_wgmma.py"
 MULTIPROCESSORS = 3  # of the make-believe device: few, so that every one has several tiles
 
 
+@pytest.fixture
+def device() -> Device:
+    return Device()
+
+
 @pytest.fixture(params=FILES)
-def module(request, monkeypatch) -> ModuleType:
-    """A submission that runs here. What it allocates is full of NaN."""
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda self, *shape: self.new_full(shape, torch.nan))
-    monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, torch.nan))
-    loaded = load_gluon("cholesky", request.param)
+def module(request, device, nan_where_allocated) -> ModuleType:
+    """A submission that runs here."""
+    loaded = load_gluon("cholesky", FOLDER / request.param, device)
     if request.param == WGMMA:
         loaded.multiprocessors_of = lambda device: MULTIPROCESSORS
     return loaded
@@ -43,10 +43,10 @@ def module(request, monkeypatch) -> ModuleType:
 wgmma_only = pytest.mark.parametrize("module", [WGMMA], indirect=True)
 
 
-@pytest.fixture(params=[False, True], ids=["at once", "late"])
-def lazy(request, monkeypatch) -> None:
-    """When asynchronous work is done: at once, or as late as can be."""
-    monkeypatch.setattr(Machine, "lazy", request.param)
+@pytest.fixture(params=[0.3, 0], ids=["at random", "late"])
+def delays(request, device) -> None:
+    """When asynchronous work is done."""
+    device.chance = request.param
 
 
 def times_the_librarys(module, reference, batch: int, n: int, case: str = "dense", cond: int = 2) -> float:
@@ -67,7 +67,7 @@ def test_right(module, reference, batch: int, n: int, case: str, cond: int) -> N
 
 
 @pytest.mark.parametrize(("batch", "n"), [(2, 130), (1, 260)])
-def test_right_whenever_copies_and_products_are_done(module, reference, lazy, batch: int, n: int) -> None:
+def test_right_whenever_copies_and_products_are_done(module, reference, delays, batch: int, n: int) -> None:
     """With groups of two blocks, so that there is an update of every kind."""
     module.GROUP = 128
     module.group_of = lambda n: 256
@@ -75,50 +75,11 @@ def test_right_whenever_copies_and_products_are_done(module, reference, lazy, ba
 
 
 @wgmma_only
-def test_right_with_wide_tiles(module, reference, lazy) -> None:
+def test_right_with_wide_tiles(module, reference, delays) -> None:
     """Tiles beyond the last row, above the diagonal, and several a program."""
     module.group_of = lambda n: 128
     module.shape_of = lambda step, batch, multiprocessors: module.COLUMN if step.columns == 128 else module.WIDE
     assert times_the_librarys(module, reference, 1, 390) < 2
-
-
-@wgmma_only
-@pytest.mark.parametrize("buffer", ["stage", "sums"])
-def test_a_buffer_filled_too_early_would_be_seen(module, monkeypatch, buffer: str) -> None:
-    """Work is late enough: without the waits before a buffer is filled again, numbers are wrong or barriers fail."""
-    monkeypatch.setattr(Machine, "lazy", True)
-    monkeypatch.setattr(gluon_emulator, "PATIENCE_S", 0.5)
-    monkeypatch.setattr(module, "shape_of", lambda *_: module.NARROW)
-    made: list[object] = []
-    wait, init = module.mbarrier.wait, module.mbarrier.init
-
-    def remember(barrier, count) -> None:
-        """Of the program that runs now."""
-        if len(made) == 2 * module.NARROW.stages + 2:
-            made.clear()
-        made.append(barrier)
-        init(barrier, count)
-
-    monkeypatch.setattr(module.mbarrier, "init", remember)
-
-    def wait_unless_forgotten(barrier, phase) -> None:
-        """Barriers are made in the order ready, empty, ready, empty, ..., full, drained."""
-        place = next(i for i, known in enumerate(made) if known is barrier)
-        full, drained = len(made) - 2, len(made) - 1
-        if place == full or (place != drained if buffer == "sums" else place % 2 == 0 or place == drained):
-            wait(barrier, phase)
-        if place == full and buffer == "sums":
-            time.sleep(0.05)  # long enough for the next sum to come
-
-    monkeypatch.setattr(module.mbarrier, "wait", wait_unless_forgotten)
-    scratch = module.Scratch(torch.zeros(1, 512, 512))
-    panel = torch.randn(512, 128)
-    for half, part in zip(scratch.panel, module.split(gluon_emulator.Value(panel)), strict=True):
-        half[:, :128] = part.data
-    out = torch.zeros(1, 512, 512)
-    with contextlib.suppress(AssertionError, RuntimeError):
-        module.update(module.Step("update", 128, 128, 384), out, out, scratch)
-    assert not torch.allclose(out[0, 128:, 128:].tril(), -(panel[128:] @ panel[128:].T).tril(), atol=1e-3)
 
 
 @pytest.mark.parametrize(("case", "cond", "most"), [("dense", 5, 2), ("lowrank", 4, 20)])
