@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 import subprocess
 import tempfile
@@ -72,7 +71,7 @@ def analyse(found: FoundKernel, architecture: Architecture, folder: Path, stem: 
         instructions={kind.value: count for kind, count in instruction_mix(sass).items()},
         code_bytes=cubin.code_bytes,
         compile_s=round(found.compile_s, 4),
-        sha256=hashlib.sha256(found.cubin).hexdigest(),
+        sha256=cubin.code_sha256,
         cases=tuple(sorted(found.cases)),
         launches=found.launches,
         autotuned=found.autotuned,

@@ -7,6 +7,7 @@ those that `cuobjdump -elf` and `nvdisasm` print by name.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class CubinKernel:
     stack_bytes: int = 0
     section_shared_bytes: int = 0
     code_bytes: int = 0
+    code_sha256: str = ""
+    """Of the code and its constants: not of line tables, which name the folder that it was compiled in."""
     threads: int = 0
     most_threads: int = 0
     cluster: tuple[int, int, int] = (1, 1, 1)
@@ -76,12 +79,24 @@ def _kernels_of(cubin: bytes) -> tuple[CubinKernel, ...]:
                 stack_bytes=max(frames.get(name, 0), stacks.get(name, 0)),
                 section_shared_bytes=shared.size if shared else 0,
                 code_bytes=section.size,
+                code_sha256=_digest(cubin, [section, *(s for s in sections if _is_constants(s, name))]),
                 threads=_product(attributes.get(_REQUIRED_THREADS)),
                 most_threads=_product(attributes.get(_MAX_THREADS)),
                 cluster=_triple(attributes.get(_CLUSTER)),
             )
         )
     return tuple(found)
+
+
+def _is_constants(section: _Section, kernel: str) -> bool:
+    return section.name.startswith(".nv.constant") and section.name.endswith(f".{kernel}")
+
+
+def _digest(cubin: bytes, sections: list[_Section]) -> str:
+    told = hashlib.sha256()
+    for section in sections:
+        told.update(cubin[section.offset : section.offset + section.size])
+    return told.hexdigest()
 
 
 def _sections(cubin: bytes) -> list[_Section]:

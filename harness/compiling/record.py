@@ -117,7 +117,7 @@ class Kernel:
     code_bytes: int
     compile_s: float
     sha256: str
-    """Of the cubin."""
+    """Of its machine code and constants."""
     cases: tuple[int, ...] = ()
     launches: int = 0
     autotuned: bool = False

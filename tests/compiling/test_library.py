@@ -208,3 +208,8 @@ def test_a_source_is_compiled_once_for_all_cases(text: str, tmp_path: Path, monk
     with contextlib.suppress(cuda_hooks.CudaBuildError):
         cuda_hooks.compile_for(collector, source, options=["-O1"], include_dirs=[])
     assert len(compiled) == 2
+
+
+def test_a_kernel_that_two_workers_met_is_one(compile_kernel) -> None:
+    """Each compiles the source in a folder of its own, which the line table names."""
+    assert only_kernel(compile_kernel("inline_good.py", cases=(0, 1))).dsl is Dsl.CUDA
