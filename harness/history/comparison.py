@@ -67,6 +67,11 @@ def compare(old: EvaluationRow, new: EvaluationRow, old_board: str, new_board: s
     cases = tuple(_case_change(before, after, delta) for before, after in _pairs(old.cases, new.cases))
     score = change(old.score, new.score, delta) if old.score is not None and new.score is not None else None
     notes = []
+    if score is not None and old_class.benchmarks != new_class.benchmarks:
+        score = None
+        notes.append(
+            "The board's benchmarks changed in between: only cases that both ran are compared, not the scores."
+        )
     changes = [score, *(case.change for case in cases)]
     sessions_differ = (old.id != new.id or old.id is None) and any(each is not None for each in changes)
     if sessions_differ:

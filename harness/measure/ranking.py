@@ -30,8 +30,15 @@ class RankClass:
     device: str
     protocol: Protocol
     isolation: IsolationLevel
+    benchmarks: str = ""
+    """Which benchmarks the scores are of (`harness.measure.scoring.benchmarks_digest`); empty where that is unknown."""
     noise: Noise | None = field(default=None, compare=False)
     """The noise between runs as it was calibrated; None where it was not, and is assumed."""
+
+    @property
+    def of_any_benchmarks(self) -> RankClass:
+        """The class with its benchmarks left open: what a heading over a table says."""
+        return replace(self, benchmarks="")
 
     @property
     def delta(self) -> float:

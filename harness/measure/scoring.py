@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 
 from harness.boards.board import RankBy
@@ -32,6 +34,18 @@ def evaluation_score(
         return score_of_cases(header.ranking_by, cases)
     except ValueError:
         return None  # `last` over several benchmarks, which the loader refuses before anything runs
+
+
+def benchmarks_digest(cases: Sequence[CaseResult]) -> str:
+    """16 hexadecimal digits that name the benchmark cases among `cases` by their shapes, seeds aside; empty for none.
+
+    A board that is edited keeps its name; scores over other benchmarks are scores of something else.
+    """
+    benchmarks = sorted((case for case in cases if case.kind is CaseKind.BENCHMARK), key=lambda case: case.index)
+    if not benchmarks:
+        return ""
+    told = [{name: value for name, value in case.spec.items() if name != "seed"} for case in benchmarks]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def score_of_cases(rank_by: RankBy, cases: Sequence[CaseResult]) -> Figure | None:

@@ -94,6 +94,7 @@ def rank_class_of(row: Row) -> RankClass:
         device=row["device_name"],
         protocol=Protocol(row["protocol"]),
         isolation=IsolationLevel(row["isolation"]),
+        benchmarks=row["benchmarks"],
     )
 
 

@@ -5,7 +5,7 @@ What only one of the two databases understands is a pair, indexed by whether it 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0006"
+SCHEMA_VERSION = "0007"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = (
@@ -83,6 +83,7 @@ HAS_SOURCE = "SELECT 1 AS found FROM sources WHERE sha256 = :sha256"
 
 _SUMMARY_COLUMNS = """
        e.id AS evaluation_id, e.mode, e.protocol, e.grid, e.device_kind, e.device_name, e.isolation, e.interpreted,
+       coalesce(e.benchmarks, '') AS benchmarks,
        e.status, e.reason_code, e.reason_message, e.rank_reason_code, e.rank_reason_message,
        e.score_ns, e.score_low_ns, e.score_high_ns, e.rank_then
 """
@@ -109,6 +110,7 @@ SELECT * FROM device_calibrations WHERE device_name = :device ORDER BY created_a
 _SCORED = """
 SELECT e.id AS evaluation_id, s.id AS submission_id, s.leaderboard, s.user_name, s.source_sha256,
        e.grid, e.device_kind, e.device_name, e.protocol, e.isolation, e.interpreted, e.rank_reason_code,
+       coalesce(e.benchmarks, '') AS benchmarks,
        coalesce(e.finished_at, e.started_at) AS finished_at, e.score_ns, e.score_low_ns, e.score_high_ns
 FROM evaluations e JOIN submissions s ON s.id = e.submission_id
 WHERE e.status = 'passed' AND e.mode = 'leaderboard' AND e.score_ns IS NOT NULL AND
@@ -119,12 +121,14 @@ SCORED_EVALUATIONS = _SCORED + "e.id > :after ORDER BY e.id LIMIT :limit"
 CLASS_ID = """
 SELECT id FROM rank_classes
 WHERE leaderboard = :leaderboard AND grid = :grid AND device_kind = :device_kind AND device_name = :device_name
-  AND protocol = :protocol AND isolation = :isolation AND unranked = :unranked
+  AND protocol = :protocol AND isolation = :isolation AND benchmarks = :benchmarks
+  AND unranked = :unranked
 """
 ADD_CLASS = """
-INSERT INTO rank_classes (leaderboard, grid, device_kind, device_name, protocol, isolation, unranked,
-                          last_evaluation_id, stale)
-VALUES (:leaderboard, :grid, :device_kind, :device_name, :protocol, :isolation, :unranked, :last, :stale)
+INSERT INTO rank_classes (leaderboard, grid, device_kind, device_name, protocol, isolation, benchmarks,
+                          unranked, last_evaluation_id, stale)
+VALUES (:leaderboard, :grid, :device_kind, :device_name, :protocol, :isolation, :benchmarks, :unranked,
+        :last, :stale)
 """
 MOVE_CLASS = "UPDATE rank_classes SET last_evaluation_id = :last WHERE id = :class_id AND last_evaluation_id < :last"
 SET_LAST_OF_CLASS = """
@@ -137,7 +141,8 @@ SET_STALE = "UPDATE rank_classes SET stale = (1 = 1) WHERE id = :class_id"
 SET_FRESH = "UPDATE rank_classes SET stale = (1 = 0) WHERE id = :class_id"
 STALE_CLASSES = "SELECT id FROM rank_classes WHERE stale ORDER BY id"
 CLASSES = """
-SELECT id, stale, leaderboard, grid, device_kind, device_name, protocol, isolation, unranked FROM rank_classes
+SELECT id, stale, leaderboard, grid, device_kind, device_name, protocol, isolation, benchmarks, unranked
+FROM rank_classes
 """
 EVERY_CLASS = "SELECT * FROM rank_classes ORDER BY id"
 CLASSES_OF_BOARD = "SELECT * FROM rank_classes WHERE leaderboard = :leaderboard ORDER BY last_evaluation_id DESC, id"
@@ -211,18 +216,19 @@ FROM user_standings u WHERE u.user_name = :user AND u.class_id IN ({class_ids})
 SET_RANK_THEN = "UPDATE evaluations SET rank_then = :rank WHERE id = :id"
 DERIVED_CONTENTS = (
     """
-    SELECT 'class', leaderboard, grid, device_kind, device_name, protocol, isolation, unranked, last_evaluation_id
+    SELECT 'class', leaderboard, grid, device_kind, device_name, protocol, isolation, benchmarks, unranked,
+           last_evaluation_id
     FROM rank_classes WHERE NOT stale
     """,
     """
-    SELECT 'run', c.leaderboard, c.grid, c.device_kind, c.device_name, c.protocol, c.isolation, c.unranked,
-           r.user_name, r.source_sha256, r.evaluation_id, r.submission_id, r.finished_at,
+    SELECT 'run', c.leaderboard, c.grid, c.device_kind, c.device_name, c.protocol, c.isolation, c.benchmarks,
+           c.unranked, r.user_name, r.source_sha256, r.evaluation_id, r.submission_id, r.finished_at,
            r.score_ns, r.score_low_ns, r.score_high_ns
     FROM scored_runs r JOIN rank_classes c ON c.id = r.class_id
     """,
     """
-    SELECT 'standing', c.leaderboard, c.grid, c.device_kind, c.device_name, c.protocol, c.isolation, c.unranked,
-           u.user_name, u.submission_id, u.evaluation_id, u.score_ns, u.score_low_ns, u.score_high_ns,
+    SELECT 'standing', c.leaderboard, c.grid, c.device_kind, c.device_name, c.protocol, c.isolation, c.benchmarks,
+           c.unranked, u.user_name, u.submission_id, u.evaluation_id, u.score_ns, u.score_low_ns, u.score_high_ns,
            u.runs, u.all_runs, u.last_evaluation_id
     FROM user_standings u JOIN rank_classes c ON c.id = u.class_id
     """,

@@ -297,7 +297,16 @@ def best_scores_ns(leaderboards: Iterable[str], user: str, url: str | None = Non
 def _key(of: BoardClass) -> tuple[str, ...]:
     c = of.rank_class
     unranked = "" if of.unranked is None else of.unranked.value
-    return c.leaderboard, c.grid.value, c.device_kind, c.device, c.protocol.value, c.isolation.value, unranked
+    return (
+        c.leaderboard,
+        c.grid.value,
+        c.device_kind,
+        c.device,
+        c.protocol.value,
+        c.isolation.value,
+        c.benchmarks,
+        unranked,
+    )
 
 
 def _note(row: codec.Row) -> Note:

@@ -18,7 +18,7 @@ from harness.evaluation.record import (
 )
 from harness.measure.noise import Noise
 from harness.measure.ranking import Rank, RankClass
-from harness.measure.scoring import evaluation_score
+from harness.measure.scoring import benchmarks_digest, evaluation_score
 from harness.measure.statistics import Figure
 
 LONGEST_NAME_BYTES = 500
@@ -96,6 +96,7 @@ class EvaluationRow:
             header.device.name,
             header.protocol,
             header.isolation,
+            "" if self.score is None else benchmarks_digest(self.cases),
             self.noise,
         )
 
@@ -123,9 +124,9 @@ class HistoryRow:
     """The rank that the score held when its evaluation ended, against the best of every other user in its class."""
 
     @property
-    def comparable(self) -> tuple[str, GridName, str, str, Protocol] | None:
+    def comparable(self) -> tuple[str, GridName, str, str, str, Protocol] | None:
         """What must agree before two scores are compared; None when this one is compared with nothing."""
         if self.rank_class is None or self.score is None or self.interpreted:
             return None
         c = self.rank_class
-        return c.leaderboard, c.grid, c.device_kind, c.device, c.protocol
+        return c.leaderboard, c.grid, c.benchmarks, c.device_kind, c.device, c.protocol

@@ -89,6 +89,7 @@ evaluations = Table(
     Column("score_ns", Double),
     Column("score_low_ns", Double),
     Column("score_high_ns", Double),
+    Column("benchmarks", Text),  # harness.measure.scoring.benchmarks_digest
     Column("rank_then", Integer),  # the rank that the score held when the evaluation ended
     Column("origin", Text),
     Column("published", Text),
@@ -213,11 +214,20 @@ rank_classes = Table(
     Column("device_name", Text, nullable=False),
     Column("protocol", Text, nullable=False),
     Column("isolation", Text, nullable=False),
+    Column("benchmarks", Text, nullable=False),
     Column("unranked", Text, nullable=False),  # the reason why its scores do not rank; empty when they do
     Column("last_evaluation_id", Integer, nullable=False),
     Column("stale", Boolean, nullable=False),  # its user_standings are behind its scored_runs
     UniqueConstraint(
-        "leaderboard", "grid", "device_kind", "device_name", "protocol", "isolation", "unranked", name="uq_rank_classes"
+        "leaderboard",
+        "grid",
+        "device_kind",
+        "device_name",
+        "protocol",
+        "isolation",
+        "benchmarks",
+        "unranked",
+        name="uq_rank_classes",
     ),
 )
 

@@ -20,10 +20,10 @@ from harness.measure.statistics import Figure, Interval
 from harness.store import calibrations, queries
 from harness.store.database import Database
 
-VERSION = "1"
+VERSION = "2"
 """A store whose tables were made by another version of these functions is rebuilt when it is opened."""
 
-CLASS_KEY = ("leaderboard", "grid", "device_kind", "device_name", "protocol", "isolation", "unranked")
+CLASS_KEY = ("leaderboard", "grid", "device_kind", "device_name", "protocol", "isolation", "benchmarks", "unranked")
 RUN_COLUMNS = (
     "class_id",
     "user_name",

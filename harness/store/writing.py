@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
-from harness.measure.scoring import evaluation_score
+from harness.measure.scoring import benchmarks_digest, evaluation_score
 from harness.store import calibrations, codec, queries, schema, standings
 from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
 from harness.store.location import BUSY_TIMEOUT_S, Location, explain, location
@@ -131,11 +131,17 @@ class Store:
             cases = connection.execute(
                 select(case_results).where(case_results.c.evaluation_id == evaluation_id).order_by(case_results.c.id)
             ).mappings()
-            score = evaluation_score(codec.header_of(dict(row)), outcome, [codec.case_of(dict(case)) for case in cases])
+            finished = [codec.case_of(dict(case)) for case in cases]
+            score = evaluation_score(codec.header_of(dict(row)), outcome, finished)
             connection.execute(
                 update(evaluations)
                 .where(evaluations.c.id == evaluation_id)
-                .values(**codec.outcome_columns(outcome), **codec.score_columns(score), finished_at=_now())
+                .values(
+                    **codec.outcome_columns(outcome),
+                    **codec.score_columns(score),
+                    benchmarks=benchmarks_digest(finished),
+                    finished_at=_now(),
+                )
             )
             standings.record(_plain(connection), evaluation_id)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.evaluation.record import EvaluationOutcome, Protocol, Reason, ReasonCode, Status
-from harness.measure.scoring import evaluation_score
+from harness.measure.scoring import benchmarks_digest, evaluation_score
 from harness.measure.statistics import Figure
 from harness.store import codec
 from harness.store.bulk import NewCompilation, NewEvaluation, NewSubmission
@@ -35,7 +35,7 @@ _JSON = frozenset(
      "events_ns", "notes", "report")
 )  # fmt: skip
 _NOT_OF_THE_SUBMISSION = ("id", "source_sha256", "text", "origin")
-_NOT_OF_THE_EVALUATION = ("id", "submission_id", "origin", "host", "pid", "process_start")
+_NOT_OF_THE_EVALUATION = ("id", "submission_id", "origin", "host", "pid", "process_start", "benchmarks")
 _NOT_OF_THE_CASE = ("id", "evaluation_id")
 _LEFT_BEHIND = "it was running when it was exported"
 
@@ -208,6 +208,7 @@ def _evaluation(fields: Fields) -> NewEvaluation:
         **_made(codec.header_columns, header),
         **_made(codec.outcome_columns, outcome),
         **codec.score_columns(score),
+        "benchmarks": benchmarks_digest(cases),
         **ENDED_ELSEWHERE,
         "started_at": started_at,
         "finished_at": None if fields.document.get("finished_at") is None else fields.time("finished_at"),

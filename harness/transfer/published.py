@@ -225,6 +225,7 @@ def _shared_columns(mode_name: str, runner: object, status: Status) -> codec.Col
         **codec.header_columns(header),
         **codec.outcome_columns(EvaluationOutcome(status, None, _IMPORTED)),
         **codec.score_columns(None),
+        "benchmarks": "",
         **ENDED_ELSEWHERE,
         "started_at": None,
         "finished_at": None,

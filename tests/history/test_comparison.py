@@ -87,10 +87,16 @@ def test_cases_are_matched_by_what_they_are() -> None:
     assert any("different sessions" in note for note in result.notes)
 
 
-def test_nothing_compared_needs_no_word_on_sessions() -> None:
+def test_scores_of_other_benchmarks_are_not_compared() -> None:
+    """Nor does a word on sessions stand where nothing is compared."""
     result = compare(row(benchmark(0, 100, n=1)), row(benchmark(0, 100, n=2)), "b", "b")
     assert [each.change for each in result.cases] == [None, None]
-    assert (result.notes, result.sessions_differ) == ((), False)
+    assert result.score is None
+    (note,) = result.notes
+    assert note.startswith("The board's benchmarks changed in between")
+    assert not result.sessions_differ
+    seeds = compare(row(benchmark(0, 100, n=1, seed=1)), row(benchmark(0, 100, n=1, seed=2)), "b", "b")
+    assert seeds.score is not None
 
 
 def test_a_case_that_repeats_is_matched_in_order() -> None:

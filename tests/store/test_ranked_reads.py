@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.boards.board import GridName
+from harness.boards.board import GridName, Spec
 from harness.evaluation.record import (
     CaseKind,
     CaseResult,
@@ -45,12 +45,13 @@ def add(
     header: EvaluationHeader = HEADER,
     outcome: EvaluationOutcome = PASSED,
     source: str | None = None,
+    spec: Spec | None = None,
 ) -> int:
     with Store.open() as store:
         submission = store.add_submission("board", user, "a.py", source or f"# {time_ns}")
         evaluation = store.begin_evaluation(submission, header)
         store.add_case(
-            evaluation, CaseResult(CaseKind.BENCHMARK, 0, {}, Status.PASSED, samples=Samples((time_ns,) * 7))
+            evaluation, CaseResult(CaseKind.BENCHMARK, 0, spec or {}, Status.PASSED, samples=Samples((time_ns,) * 7))
         )
         store.finish_evaluation(evaluation, outcome)
         return evaluation
@@ -110,3 +111,20 @@ def test_best_score_pools_runs_of_one_source(home: Path) -> None:
     for time_ns in (1000, 900, 100):
         add("ada", time_ns, source="same")
     assert best_score_ns("board", "ada") == 900.0
+
+
+def test_scores_of_other_benchmarks_rank_apart(home: Path) -> None:
+    """A board that is edited keeps its name."""
+    add("ada", 1000, source="same", spec={"n": 1_000_000, "seed": 1})
+    add("ada", 1200, source="same", spec={"n": 1_000_000, "seed": 2})
+    small = add("ada", 10, source="same", spec={"n": 10, "seed": 1})
+    assert rank_of(small) == "1"
+    assert rank_of(add("bob", 500, spec={"n": 1_000_000, "seed": 1})) == "1"
+    with open_reader() as reader:
+        standings = [reader.best_of_users(of)[0] for of in reader.board_classes("board")]
+        history = reader.history("ada")
+    assert [[(each.user, each.score.value_ns) for each in found] for found in standings] == [
+        [("bob", 500.0), ("ada", 1100.0)],
+        [("ada", 10.0)],
+    ]
+    assert history[0].comparable == history[1].comparable != history[2].comparable

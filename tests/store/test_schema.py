@@ -15,7 +15,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 from test_durability import HEADER as TEST_HEADER
 
-from harness.evaluation.record import EvaluationOutcome, IsolationLevel, Mode, Status
+from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, IsolationLevel, Mode, Status
+from harness.measure.scoring import benchmarks_digest
 from harness.measure.statistics import Figure
 from harness.store import Store, codec, open_reader, queries
 from harness.store.database import Database, connect_postgres
@@ -24,6 +25,10 @@ from harness.store.migrate import alembic_config
 from harness.store.schema import metadata
 
 Opener = Callable[[], Database]
+CASES = [
+    CaseResult(CaseKind.TEST, 0, {"n": 1, "seed": 3}, Status.PASSED),
+    *(CaseResult(CaseKind.BENCHMARK, i, {"n": (2, 4), "seed": i}, Status.PASSED) for i in range(2)),
+]
 HEADER = replace(TEST_HEADER, mode=Mode.LEADERBOARD, isolation=IsolationLevel.NAMESPACES)
 
 
@@ -58,7 +63,7 @@ def test_a_column_that_no_migration_makes_is_noticed(home: Path, raw: Opener) ->
 
 
 def make_old_store(db: Database) -> None:
-    """A store of the second schema, with one ranked evaluation."""
+    """A store of the second schema, with one ranked evaluation of two benchmarks."""
     engine = an_engine()
     with engine.begin() as connection:
         config = alembic_config()
@@ -78,6 +83,10 @@ def make_old_store(db: Database) -> None:
     }
     known = [name for name in db.columns("evaluations") if name in columns]
     db.insert("evaluations", known, [tuple(columns[name] for name in known)])
+    every = {"evaluation_id": 1, **codec.case_columns(CASES[0])}
+    known = [name for name in db.columns("case_results") if name in every]
+    rows = [{"evaluation_id": 1, **codec.case_columns(case)} for case in CASES]
+    db.insert("case_results", known, [tuple(row[name] for name in known) for row in rows])
 
 
 def test_an_old_store_is_migrated_with_its_rankings(home: Path, raw: Opener) -> None:
@@ -88,6 +97,9 @@ def test_an_old_store_is_migrated_with_its_rankings(home: Path, raw: Opener) -> 
         (entry,) = reader.entries("b")
         (of,) = reader.board_classes("b")
         assert reader.best_of_users(of) == ([entry], 1)
+        assert of.rank_class.benchmarks == benchmarks_digest(CASES) != ""
+        (row,) = reader.history("ada")
+        assert row.rank_class == of.rank_class
     assert (entry.user, entry.score.value_ns) == ("ada", 1000.0)
     assert differing() == []
 
