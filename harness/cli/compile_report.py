@@ -8,6 +8,7 @@ from harness.cli.formatting import ending, format_indices, printable
 from harness.cli.report import plain_table, print_table, write
 from harness.compiling.architectures import ARCHITECTURES
 from harness.compiling.record import Compilation, CompileStatus, Kernel, Problem, ProblemKind
+from harness.wording import counted, noun_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +46,7 @@ def render_compilation(console: Console, compilation: Compilation, *, verbose: b
     product = f" ({architecture.device.product})" if architecture else ""
     count = len(compilation.kernels)
     cached = ", known from before" if compilation.cached else f", {compilation.seconds:.1f} s"
-    kernels = f"{count} kernel{'' if count == 1 else 's'}{cached}"
+    kernels = f"{counted(count, 'kernel')}{cached}"
     line = f"{compilation.architecture}{product}: {_STATUS_WORDS[compilation.status]}   {kernels}"
     write(console, line, style=_STATUS_STYLE[compilation.status])
     if compilation.kernels:
@@ -118,13 +119,9 @@ def _occupancy(kernel: Kernel) -> str:
 
 def _write_details(console: Console, number: int, kernel: Kernel) -> None:
     source = f" · {kernel.source}" if kernel.source else ""
-    cases = f" · cases {format_indices(kernel.cases)}" if kernel.cases else ""
+    cases = f" · {noun_for(len(kernel.cases), 'case')} {format_indices(kernel.cases)}" if kernel.cases else ""
     if kernel.cases and not kernel.autotuned:
-        cases += (
-            f" · {kernel.launches} launch{'' if kernel.launches == 1 else 'es'}"
-            if kernel.launches
-            else " · not launched"
-        )
+        cases += f" · {counted(kernel.launches, 'launch', 'launches')}" if kernel.launches else " · not launched"
     head = f"{number} {kernel.dsl.value}{source}{cases} · {kernel.code_bytes:,} B of code · {kernel.compile_s:.2f} s"
     write(console, printable(head), style="dim")
     if kernel.specialisation:

@@ -107,14 +107,17 @@ GPU_NAMES: dict[str, str] = {
 
 
 def find_architecture(name: str) -> Architecture:
-    """The architecture of that name, such as `sm_100a`. Raises RequestError with what is known."""
-    found = ARCHITECTURES.get(name.strip().lower())
+    """The architecture of that name, such as `sm_100a`, or of a GPU as headers name it, such as `B200`.
+
+    Raises RequestError with what is known.
+    """
+    found = ARCHITECTURES.get(name.strip().lower()) or architecture_of_gpu(name.strip())
     if found is None:
         raise RequestError(
             f"unknown architecture '{name}'",
             where="--arch",
             allowed=", ".join(ARCHITECTURES),
-            hint=did_you_mean(name.strip().lower(), list(ARCHITECTURES)),
+            hint=did_you_mean(name.strip().lower(), list(ARCHITECTURES)) or f"Or a GPU: {', '.join(GPU_NAMES)}.",
         )
     return found
 

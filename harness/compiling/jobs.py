@@ -21,6 +21,7 @@ from harness.errors import MachineError, RequestError
 from harness.evaluation.host import submission_file, support_files
 from harness.evaluation.record import ReasonCode
 from harness.evaluation.workers import WorkerFault
+from harness.wording import counted
 
 COMPILER_ENDED = "the compiler itself ended"
 _MLIR_ERROR = re.compile(r"\b(?:error|LLVM ERROR): (.+)$|\b(Assertion .+ failed)\.?$", re.MULTILINE)
@@ -97,7 +98,7 @@ class Jobs:
             "cases": [{"index": index, "spec": dict(spec)} for index, spec in cases],
             "out": str(out),
         }
-        self._progress(f"inputs of {len(cases)} cases")
+        self._progress(f"inputs of {counted(len(cases), 'case')}")
         try:
             answer = self._workplace.run(
                 "inputs", request, code=None, readable=[], out=out, timeout_s=self._request.case_timeout_s
@@ -133,6 +134,8 @@ class Jobs:
             news.update(told)
             if "case" in told:
                 self._progress(f"{architecture.name}: case {told['case']}")
+            if "nvcc" in told:
+                self._progress(f"{architecture.name}: nvcc: {told['nvcc']}")
 
         self._progress(f"{architecture.name}: starting")
         try:

@@ -21,6 +21,8 @@ from harness.wire.channel import Message
 MODULE = "harness.compiling.worker.server"
 PRELOAD = "HARNESS_COMPILE_PRELOAD"
 """Tells the fork server which packages its workers will import."""
+NEWS = frozenset({"case", "compiling", "nvcc"})
+"""What a frame holds that comes before the answer (see `harness.compiling.worker.run`)."""
 LOG = "log"
 """Where an answer holds the end of the worker's output."""
 MOST_LOG_CHARS = 40_000
@@ -70,7 +72,7 @@ class Workplace:
             worker.send(request)
             while True:
                 answer = worker.answer(timeout_s)
-                if "case" in answer or "compiling" in answer:
+                if not NEWS.isdisjoint(answer):
                     on_news(answer)
                     continue
                 if "fault" in answer:

@@ -46,6 +46,7 @@ def test_the_screen(run: Run) -> None:
     assert "matmul" in result.stdout
     assert "wgmma 8" in result.stdout
     assert "triton_good.py:7" in result.stdout
+    assert " · case 0 · " in result.stdout
 
 
 def test_json_ptx_and_sass(run: Run, tmp_path: Path) -> None:
@@ -72,9 +73,23 @@ def test_exit_status(run: Run, name: str, status: int) -> None:
     assert run(KERNELS / name, *board, "--arch", "sm_100a").return_value == status
 
 
+def test_a_gpu_names_its_architecture(run: Run) -> None:
+    result = run(KERNELS / "plain_good.cu", "--arch", "h100,B200")
+    assert "sm_90a (NVIDIA H200): COMPILED" in result.stdout
+    assert "sm_100a (NVIDIA B200): COMPILED" in result.stdout
+
+
+def test_a_build_says_that_it_begins(run: Run) -> None:
+    result = run(KERNELS / "inline_good.py", "--board", HERE / "tile", "--case", 0, "--arch", "sm_90a", "--no-cache")
+    assert result.return_value == 0, result.stdout
+    assert result.stderr.count("sm_90a: nvcc: scale/cuda.cu\n") == 1
+    assert "inputs of 1 case\n" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("triton_good.py", "--arch", "rtx"), "Or a GPU: A100, "),
         (("triton_good.py", "--arch", "sm_77"), "unknown architecture 'sm_77'"),
         (("triton_good.py", "--arch", ","), "names no architecture"),
         (("triton_good.py", "--board", str(HERE / "tile"), "--case", "9"), "there is no benchmark case 9"),

@@ -88,6 +88,11 @@ class Collector:
         yield
         self.tell({"compiling": None, "line": None})
 
+    def building(self, name: str) -> None:
+        """A build by nvcc begins, which may take a minute. Builds go on in threads, and the channel is one."""
+        with self._lock:
+            self.tell({"nvcc": name})
+
     def add(self, key: str, kernel: FoundKernel) -> None:
         """Keep a kernel under a key that tells its specialisation; a second one of that key is the same."""
         with self._lock:

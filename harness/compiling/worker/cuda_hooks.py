@@ -70,7 +70,7 @@ def _jit_compile(
     if not any(flag.startswith(("-std", "--std")) for flag in flags):
         flags.append("-std=c++17")
     stubs = stub_headers()
-    build = functools.partial(compile_for, collector, options=flags, include_dirs=[*includes, stubs])
+    build = functools.partial(compile_for, collector, options=flags, include_dirs=[*includes, stubs], extension=name)
     with ThreadPoolExecutor(max_workers=2) as pool:
         for path, code in zip(cuda, pool.map(build, cuda), strict=True):
             add_kernels(collector, path, code, Dsl.CUDA)
@@ -89,6 +89,7 @@ def compile_for(
     *,
     options: Sequence[str],
     include_dirs: Sequence[Path],
+    extension: str = "",
     otherwise: Callable[[], CudaCode] | None = None,
 ) -> CudaCode:
     """One source to a cubin, by nvcc or, without it, by `otherwise`.
@@ -98,7 +99,7 @@ def compile_for(
     try:
         if otherwise is not None and not has_tool("nvcc"):
             return otherwise()
-        return _built(collector, path, options, include_dirs)
+        return _built(collector, path, options, include_dirs, extension)
     except ToolMissingError as error:
         collector.problem(ProblemKind.MISSING, str(error), source=collector.user_line())
         raise NotFollowedError(str(error)) from error
@@ -117,10 +118,13 @@ def compile_for(
         raise raised from error
 
 
-def _built(collector: Collector, path: Path, options: Sequence[str], include_dirs: Sequence[Path]) -> CudaCode:
+def _built(
+    collector: Collector, path: Path, options: Sequence[str], include_dirs: Sequence[Path], extension: str
+) -> CudaCode:
     """What nvcc makes of a source, once for each text and set of options. Raises as `compile_cuda` does."""
     key = digest(path, path.read_bytes(), list(options), list(include_dirs))
     if key not in collector.cuda_builds:
+        collector.building(f"{extension}/{path.name}" if extension else path.name)
         try:
             code = compile_cuda(path, collector.architecture.name, options=options, include_dirs=include_dirs)
         except CudaCompileError as error:

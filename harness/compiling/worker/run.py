@@ -6,7 +6,8 @@ Messages, each answered by one frame:
 `{"op": "compile", "architecture", "code", "file", "support", "shown_as", "cases", "out"}`
 `{"op": "cuda", "architecture", "code", "sources", "include_dirs", "options", "shown_as", "out"}`
 
-Before the answer come frames `{"case": index}` as each case begins, and `{"compiling": kernel or null, "line"}`.
+Before the answer come frames `{"case": index}` as each case begins, `{"compiling": kernel or null, "line"}`, and
+`{"nvcc": source's name}` as a build begins.
 Results lie in `out`: `result.json`, rewritten after every case so that a crash loses one case alone, and the kernels'
 files.
 """
@@ -138,6 +139,7 @@ def do_cuda(request: Message, tell: Callable[[Message], None]) -> Message:
     from harness.compiling.worker.cuda_hooks import add_kernels, compile_for
 
     job = Job(request)
+    job.collector.tell = tell
     code = Path(request["code"])
     for name in request["sources"]:
         try:
