@@ -41,7 +41,7 @@ def measure(
     seed: int | None = None,
 ) -> PairedComparison:
     """Run the comparison, telling each case on standard error as it ends."""
-    from harness.cli.evaluating import log_folder
+    from harness.cli.log_folders import log_folder
     from harness.comparing.paired import DEFAULT_BUDGET_S, Comparing, Request
     from harness.comparing.record import CaseComparison
 

@@ -15,6 +15,7 @@ from harness.boards.directives import EXTENSIONS, Directives, parse_directives, 
 from harness.boards.find import find_board
 from harness.cli.common import FilePath, Number, WholeNumber, json_option, print_json, say, stdout_console
 from harness.cli.lookup import is_id
+from harness.cli.preflight import warn_of_other_gpus
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
 from harness.compiling.record import CompileStatus, ProblemKind
 from harness.compiling.request import CASE_TIMEOUT_S, CompileRequest
@@ -42,7 +43,7 @@ DEFAULT_ARCHITECTURE = "sm_100a"
     "arch",
     metavar="ARCH[,ARCH]",
     multiple=True,
-    help=f"Among {', '.join(ARCHITECTURES)}; may be repeated. "
+    help=f"Among {', '.join(ARCHITECTURES)}, or a GPU such as H100; may be repeated. "
     f"Default: those of the header's GPUs, else {DEFAULT_ARCHITECTURE}.",
 )
 @click.option("--ptx", "ptx_folder", type=FilePath(), metavar="DIR", help="Write every kernel's PTX there.")
@@ -95,6 +96,8 @@ def compile_command(
     for warning in directives.warnings:
         say(f"warning: {warning}")
     board = _board(operand, board_name, directives)
+    if board is not None:
+        warn_of_other_gpus(directives.gpus, board)
     request = CompileRequest(
         source=operand.source,
         file_name=operand.name,

@@ -10,9 +10,10 @@ import click
 
 from harness.cli.common import WholeNumber, json_option, print_json
 from harness.cli.formatting import format_moment, format_time, printable_name
-from harness.cli.lookup import find_submission
+from harness.cli.lookup import belongs, find_submission, other_owner
 from harness.errors import RequestError
 from harness.store import EvaluationRow, SubmissionRow, open_reader
+from harness.wording import counted
 
 
 @click.command()
@@ -33,11 +34,15 @@ def delete_command(ids: tuple[int, ...], yes: bool, as_json: bool) -> None:
         found = [(find_submission(reader, id), reader.evaluations(id, with_rank=False)) for id in chosen]
     for submission, evaluations in found:
         click.echo(_line(submission, evaluations), err=True)
+        if owner := other_owner(submission):
+            click.echo(f"submission {submission.id} {belongs(owner)}", err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise RequestError("nobody is here to confirm it", hint="Add --yes to delete without being asked.")
         count = "this submission" if len(found) == 1 else f"these {len(found)} submissions"
-        click.confirm(f"Delete {count} for good?", abort=True, err=True)
+        owners = [owner for submission, _ in found if (owner := other_owner(submission))]
+        whose = f" ({', '.join(dict.fromkeys(map(belongs, owners)))})" if owners else ""
+        click.confirm(f"Delete {count} for good{whose}?", abort=True, err=True)
     from harness.store import Store
 
     with Store.open() as store:
@@ -59,7 +64,7 @@ def _line(submission: SubmissionRow, evaluations: list[EvaluationRow]) -> str:
         submission.file_name,
         submission.user,
         format_moment(submission.created_at),
-        f"{len(evaluations)} evaluation{'' if len(evaluations) == 1 else 's'}",
+        counted(len(evaluations), "evaluation"),
     ]
     if scores:
         parts.append(f"best {format_time(min(scores, key=lambda score: score.value_ns))}")

@@ -63,7 +63,7 @@ def _evaluation_part(evaluation: EvaluationRow) -> dict[str, Any]:
         "rank": None if evaluation.rank is None else evaluation.rank.number,
         "seed": header.seed,
         "versions": dict(header.versions),
-        "log": header.log,
+        "log": header.log or None,
         "phases_s": dict(outcome.phases_s),
         "state": {name: dict(reading) for name, reading in outcome.state.items()},
         "cases": [_case_part(case) for case in evaluation.cases],

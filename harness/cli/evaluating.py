@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +15,8 @@ from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import FilePath, Number, WholeNumber, say, stderr_console
 from harness.cli.formatting import format_time, printable
-from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name
+from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name, warn_of_other_gpus
+from harness.cli.streams import one_reader
 from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 from harness.evaluation.claim import Claim, claim_device
 from harness.evaluation.plan import Plan
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 _claim: Claim | None = None
 """This process's hold on its device, kept until it ends."""
-RUN_LOGS, RUN_LOGS_KEPT_S = "harness-logs-", 24 * 3600
 PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN}
 
 
@@ -122,6 +117,7 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
     board = _board(options["leaderboard"], directives.leaderboard, file)
     read_submission(file, board.language)  # the extension must be the board's language's
     check_syntax(source, file, board)
+    warn_of_other_gpus(directives.gpus, board)
     spec = fitting_spec(spec, board, options["cases"])
     if options["place"] != "local":
         raise RequestError(f"cannot run on '{options['place']}'", where="--on", allowed="local")
@@ -202,6 +198,8 @@ class Run:
     header: EvaluationHeader
     cases: list[CaseResult]
     outcome: EvaluationOutcome
+    told: list[str]
+    """The warnings among its progress that whoever reads the result has seen as well."""
 
 
 def watch(
@@ -218,6 +216,7 @@ def watch(
     header: EvaluationHeader | None = None
     cases: list[CaseResult] = []
     outcome: EvaluationOutcome | None = None
+    told: list[str] = []
     events: Iterator[Event] = evaluation.events()
     try:
         with _progress() as show:
@@ -226,6 +225,8 @@ def watch(
                     case EvaluationHeader():
                         on_header(event)
                         header = event
+                    case Notice():
+                        told.append(event.text)
                     case CaseResult():
                         cases.append(event)
                         on_case(event)
@@ -241,7 +242,7 @@ def watch(
         events.close()  # type: ignore[attr-defined]
     assert header is not None
     assert outcome is not None
-    return Run(header, cases, outcome)
+    return Run(header, cases, outcome, told if one_reader() else [])
 
 
 def _cut_short(error: BaseException) -> EvaluationOutcome:
@@ -299,35 +300,3 @@ def _case_text(result: CaseResult) -> str:
     """The case in a few words: a benchmark's seed is not the one that was used, and is left out."""
     shown = {k: v for k, v in result.spec.items() if k != "seed" or result.kind is CaseKind.TEST}
     return format_spec(shown)
-
-
-def log_folder(kept: bool) -> Path:
-    """A fresh folder for a run's logs: beside the store for a submission, among the temporary files otherwise."""
-    from harness.store.location import home
-
-    if not kept:
-        _forget_old_logs()
-        return Path(tempfile.mkdtemp(prefix=RUN_LOGS))
-    logs = home() / "logs"
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="", dir=logs))
-    except (FileExistsError, NotADirectoryError) as error:
-        raise RequestError(
-            "it is not a folder", where=f"HARNESS_HOME={home()}", hint="Set HARNESS_HOME to a folder."
-        ) from error
-    except OSError as error:
-        raise MachineError(
-            f"it can't be written: {error.strerror}",
-            where=f"HARNESS_HOME={home()}",
-            hint="Make it writable, or set HARNESS_HOME to a folder of yours. `harness run` records nothing.",
-        ) from error
-
-
-def _forget_old_logs() -> None:
-    """Remove this user's logs of runs that are a day old."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{RUN_LOGS}*"):
-        with contextlib.suppress(OSError):
-            state = folder.lstat()
-            if state.st_uid == os.getuid() and time.time() - state.st_mtime > RUN_LOGS_KEPT_S:
-                shutil.rmtree(folder, ignore_errors=True)

@@ -11,6 +11,7 @@ from harness.boards.board import CaseValue, Spec, format_spec, format_value
 from harness.evaluation.record import IsolationLevel, Protocol
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval
+from harness.wording import counted
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _DIGITS_AS_PUBLISHED = 3
@@ -210,7 +211,7 @@ def ending(text: str, lines: int) -> str:
     if len(every) <= lines:
         return "\n".join(every)
     before = len(every) - lines
-    return "\n".join([f"… {before} line{'' if before == 1 else 's'} before", *every[-lines:]])
+    return "\n".join([f"… {counted(before, 'line')} before", *every[-lines:]])
 
 
 def _folded(value: CaseValue) -> CaseValue:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console, user_option
-from harness.cli.formatting import format_class, printable
+from harness.cli.formatting import format_class, printable, printable_name
 from harness.cli.history_screen import Line, history_document, legend, write_section
 from harness.cli.leaderboard import Moment
 from harness.cli.lookup import recorded_board
@@ -18,6 +18,7 @@ from harness.evaluation.record import Protocol
 from harness.history.progress import Step, rank_now, steps
 from harness.measure.ranking import RankClass
 from harness.store import Reader, open_reader
+from harness.store.location import location
 
 if TYPE_CHECKING:
     from harness.history.technique_rows import TechniqueRow
@@ -89,7 +90,13 @@ def history_command(
         if progress:
             write(console, f"None of {printable(user)}'s {len(progress)} submissions{where} is of that kind.")
         else:
-            write(console, f"{printable(user)} has no submissions{where} yet. `harness submit FILE` makes the first.")
+            store = printable_name(location().shown)
+            # Never wrapped: a path is there to be copied.
+            console.print(
+                f"{printable(user)} has no submissions{where} yet in {store}. `harness submit FILE` makes the first.",
+                markup=False,
+                soft_wrap=True,
+            )
     for number, ((leaderboard, rank_class), section) in enumerate(sections.items()):
         if number:
             console.print()

@@ -14,6 +14,7 @@ from harness.cli.common import json_option, print_json, stderr_console, stdout_c
 from harness.cli.formatting import printable
 from harness.cli.report import plain_table, print_table, shape, write
 from harness.errors import ExitStatus
+from harness.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,8 +76,8 @@ def _write(console: Console, report: LintReport) -> None:
     verdict = "sound" if report.sound else "not sound"
     write(
         console,
-        f"{printable(report.board)}: {verdict} ({report.grid.value} grid, {len(report.cases)} cases, {refused} wrong "
-        "answers refused)",
+        f"{printable(report.board)}: {verdict} ({report.grid.value} grid, {counted(len(report.cases), 'case')}, "
+        f"{counted(refused, 'wrong answer')} refused)",
         style="bold" if report.sound else "bold red",
     )
     if report.cases:
@@ -92,7 +93,7 @@ def _write(console: Console, report: LintReport) -> None:
     for finding, cases in folded(report.findings):
         place = f", {printable(finding.case)}" if finding.case else ""
         if len(cases) > 1:
-            place += f" and {len(cases) - 1} more case{'s' if len(cases) > 2 else ''}"
+            place += f" and {counted(len(cases) - 1, 'more case')}"
         write(console, f"{finding.severity.value} {finding.code.value}{place}", style=STYLES[finding.severity])
         write(console, printable(finding.message), indent=2)
         if finding.hint:
@@ -145,7 +146,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
         def line(text: str, done: int, total: int) -> None:
             if done == 0:
-                console.print(f"lint: {text.split(' ')[0]}, {total} cases", markup=False)
+                console.print(f"lint: {text.split(' ')[0]}, {counted(total, 'case')}", markup=False)
 
         yield line
         return

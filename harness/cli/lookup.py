@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.boards.board import Board
 from harness.cli.common import MOST_WHOLE, default_user
+from harness.cli.formatting import printable_name
 from harness.errors import HarnessError, RequestError
 from harness.store import Reader, SubmissionRow
 
@@ -52,6 +53,15 @@ def tagged_submission(reader: Reader, tag: str, user: str | None = None) -> Subm
             f"{len(ids)} submissions have the tag '{tag}'", allowed=f"one of their ids: {', '.join(map(str, ids))}"
         )
     return find_submission(reader, ids[0]) if ids else None
+
+
+def other_owner(submission: SubmissionRow) -> str:
+    """Whose it is, where that is not the user who calls; else empty."""
+    return submission.user if submission.user != default_user() else ""
+
+
+def belongs(owner: str) -> str:
+    return f"belongs to {printable_name(owner)}"
 
 
 def is_storable(text: str) -> bool:

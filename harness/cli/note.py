@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
+from harness.cli.common import WholeNumber, json_option, print_json, say, stdout_console
 from harness.cli.formatting import format_moment, printable
-from harness.cli.lookup import is_storable, named_submission
+from harness.cli.lookup import belongs, is_storable, named_submission, other_owner
 from harness.cli.report import write
 from harness.errors import RequestError
 from harness.store import Note, open_reader
+from harness.wording import noun_for
 
 TAG = re.compile(r"[\w.+-]{1,40}")
 
@@ -48,7 +49,8 @@ def note_command(
                 f"'{printable(tag)}' is no tag", where="--tag", allowed="up to 40 letters, digits, and . _ + -"
             )
     with open_reader() as reader:
-        id = named_submission(reader, name).id
+        submission = named_submission(reader, name)
+        id = submission.id
         known = [note.id for note in reader.notes(id)]
     if remove is not None and remove not in known:
         raise RequestError(
@@ -58,8 +60,16 @@ def note_command(
         )
     if remark or tags or untags or remove is not None:
         _change(id, remark, tags, untags, remove)
+        if owner := other_owner(submission):
+            say(f"submission {id} {belongs(owner)}")
     with open_reader() as reader:
         notes, kept = reader.notes(id), reader.tags(id)
+        shared = {tag: [other for other in reader.tagged(submission.user, tag) if other != id] for tag in tags}
+    for tag, others in shared.items():
+        if others:
+            which = f"{noun_for(len(others), 'submission')} {', '.join(map(str, others))}"
+            verb = noun_for(len(others), "has", "have")
+            say(f"warning: {which} {verb} the tag '{tag}', too: it names no submission while several have it")
     if as_json:
         print_json({"submission": id, "tags": kept, "notes": [note_document(note) for note in notes]})
         return

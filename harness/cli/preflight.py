@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 from harness.boards.board import Board, Language, Spec
+from harness.cli.common import say
 from harness.errors import RequestError, did_you_mean
 
 DEFAULT_SEED = 1
@@ -88,6 +89,14 @@ def input_parameters(board: Board) -> tuple[list[str], list[str]] | None:
                 (required if default is None else optional).append(argument.arg)
             return required, optional
     return None
+
+
+def warn_of_other_gpus(gpus: tuple[str, ...], board: Board) -> None:
+    """Say on standard error which GPUs of a header the board is not for: the service would refuse the file."""
+    allowed = {gpu.casefold() for gpu in board.gpus}
+    for gpu in gpus:
+        if allowed and gpu.casefold() not in allowed:
+            say(f"warning: '{gpu}' is not one of this board's GPUs ({', '.join(board.gpus)})")
 
 
 def is_gpu_name(name: str) -> bool:

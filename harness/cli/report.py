@@ -19,12 +19,14 @@ from harness.cli.formatting import (
     printable,
     printable_name,
 )
+from harness.evaluation.printed import is_printed_note, printed_notes
 from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, ReasonCode, Status
 from harness.evaluation.state import describe, warnings
 from harness.measure.events import events_note
 from harness.measure.ranking import Rank
 from harness.measure.statistics import FEWEST_FOR_INTERVAL, Figure, case_figure
 from harness.store.rows import EvaluationRow, SubmissionRow
+from harness.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,9 +44,17 @@ STATUS_STYLE = {
 
 
 def render_evaluation(
-    console: Console, submission: SubmissionRow | None, evaluation: EvaluationRow, *, with_notes: bool = False
+    console: Console,
+    submission: SubmissionRow | None,
+    evaluation: EvaluationRow,
+    *,
+    with_notes: bool = False,
+    told: Sequence[str] = (),
 ) -> None:
-    """Write the result screen: verdict, score and rank, cases, failures, where the time went, where the logs are."""
+    """Write the result screen: verdict, score and rank, cases, failures, where the time went, where the logs are.
+
+    `told` are warnings that its reader has seen already.
+    """
     leaderboard = submission.leaderboard if submission else ""
     if submission is not None:
         write(console, _submission_line(submission), style="bold")
@@ -52,7 +62,7 @@ def render_evaluation(
     interpreted = " · interpreted" if header.interpreted else ""
     write(console, f"{header.mode.value} · {format_class(evaluation.rank_class(leaderboard))}{interpreted}")
     console.print()
-    _write_verdict(console, evaluation)
+    _write_verdict(console, evaluation, told)
     _write_cases(console, evaluation)
     if not with_notes:  # where they are told with the others
         _write_disagreements(console, evaluation.cases)
@@ -104,7 +114,7 @@ def _submission_line(submission: SubmissionRow) -> str:
     return " · ".join(parts)
 
 
-def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
+def _write_verdict(console: Console, evaluation: EvaluationRow, told: Sequence[str]) -> None:
     header, outcome = evaluation.header, evaluation.outcome
     line = outcome.status.value.upper()
     if evaluation.score is not None:
@@ -114,7 +124,8 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
     write(console, line, style=STATUS_STYLE.get(outcome.status, "bold red"))
     if evaluation.score is not None:
         for warning in warnings(outcome.state):
-            write(console, f"warning: {printable(warning)}", style="yellow")
+            if warning not in told:
+                write(console, f"warning: {printable(warning)}", style="yellow")
     if outcome.reason is not None and not _told_by_a_case(outcome.reason, evaluation.cases):
         write(console, _reason_text(outcome.reason))
     unmeasured = [case for case in evaluation.cases if _is_unmeasured(case)]
@@ -128,10 +139,13 @@ def _write_verdict(console: Console, evaluation: EvaluationRow) -> None:
             write(console, f"not ranked: {header.mode.value} mode only looks", style="yellow")
     if evaluation.score is not None and header.protocol is not Protocol.HOSTED:
         count = sum(case.kind is CaseKind.BENCHMARK for case in evaluation.cases)
-        words = _SCORE_WORDS[header.ranking_by.value].format(count=count)
+        words = _SCORE_WORDS[header.ranking_by.value].format(medians=counted(count, "benchmark median"))
         if evaluation.score.is_resolved:
             words += "; ± is half the 95 % interval"
         write(console, f"score: {words}", style="dim")
+    for note in printed_notes(evaluation.cases):
+        # Never wrapped: a path is there to be copied.
+        console.print(printable_name(note), markup=False, soft_wrap=True)
 
 
 def _is_unmeasured(case: CaseResult) -> bool:
@@ -139,8 +153,8 @@ def _is_unmeasured(case: CaseResult) -> bool:
 
 
 _SCORE_WORDS = {
-    "geom": "geometric mean of {count} benchmark medians",
-    "mean": "mean of {count} benchmark medians",
+    "geom": "geometric mean of {medians}",
+    "mean": "mean of {medians}",
     "last": "the median of the benchmark",
 }
 
@@ -195,7 +209,7 @@ def _write_cases(console: Console, evaluation: EvaluationRow) -> None:
     missing = evaluation.header.cases_planned - len(cases)
     if missing > 0:
         verb = "not run yet" if evaluation.outcome.status is Status.RUNNING else "not run"
-        write(console, f"{missing} of {evaluation.header.cases_planned} cases {verb}", style="yellow")
+        write(console, f"{missing} of {counted(evaluation.header.cases_planned, 'case')} {verb}", style="yellow")
 
 
 def plain_table() -> Table:
@@ -307,6 +321,8 @@ def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
     groups: dict[tuple[CaseKind, str], dict[int, str]] = {}
     for case in cases:
         for note in case.notes:
+            if is_printed_note(note):  # told after the verdict
+                continue
             groups.setdefault((case.kind, shape(note)), {}).setdefault(case.index, note)
     for (kind, _), notes in groups.items():
         first, *others = notes

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from harness.boards.board import CaseValue, Spec
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
-from harness.cli.evaluating import evaluation_for, evaluation_options, log_folder, resolve, watch
+from harness.cli.evaluating import evaluation_for, evaluation_options, resolve, watch
+from harness.cli.log_folders import run_logs
 from harness.errors import ExitStatus, RequestError
-from harness.evaluation.record import Mode, Status
+from harness.evaluation.printed import printed_notes
+from harness.evaluation.record import Mode, Protocol, Status
 
 
 @click.command("run")
@@ -35,12 +38,17 @@ def run_command(spec_words: tuple[str, ...], seed: int | None, as_json: bool, **
     from harness.store.rows import EvaluationRow
 
     request = resolve(options, spec=parse_spec(spec_words), seed=seed)
-    run = watch(evaluation_for(request.plan, log_folder(kept=False)))
-    row = EvaluationRow.unrecorded(run.header, run.outcome, run.cases)
+    with run_logs() as logs:
+        run = watch(evaluation_for(request.plan, logs.folder))
+        # The popcorn protocol does not tell what the submission printed from what the board's main did.
+        silent = run.outcome.status is Status.PASSED and request.plan.protocol is Protocol.SEALED
+        logs.wanted = not silent or bool(printed_notes(run.cases))
+    header = run.header if logs.wanted else replace(run.header, log="")
+    row = EvaluationRow.unrecorded(header, run.outcome, run.cases)
     if as_json:
         print_json(evaluation_document(None, row))
     else:
-        render_evaluation(stdout_console(), None, row)
+        render_evaluation(stdout_console(), None, row, told=run.told)
     return ExitStatus.PASSED if run.outcome.status is Status.PASSED else ExitStatus.FAILED
 
 

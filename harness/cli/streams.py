@@ -69,6 +69,14 @@ def is_closed(stream: TextIO) -> bool:
     return isinstance(stream, _Output) and stream.fileno() in _closed
 
 
+def one_reader() -> bool:
+    """Whether results and words end up in the same place: one terminal, one file, one pipe."""
+    try:
+        return os.path.samestat(os.fstat(_OUTPUT), os.fstat(_ERROR))
+    except OSError:
+        return False
+
+
 def takes_unicode(stream: TextIO) -> bool:
     """Whether every character can be written to it."""
     name = getattr(stream, "encoding", None) or "utf-8"

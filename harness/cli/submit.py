@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from harness.cli.common import json_option, print_json, stdout_console, user_option
-from harness.cli.evaluating import evaluation_for, evaluation_options, log_folder, resolve, watch
+from harness.cli.evaluating import evaluation_for, evaluation_options, resolve, watch
+from harness.cli.log_folders import log_folder
 from harness.errors import ExitStatus
 from harness.evaluation.record import Mode, Status
 
@@ -53,7 +54,7 @@ def submit_command(user: str, as_json: bool, **options: Any) -> int:
     if as_json:
         print_json(evaluation_document(submission, recorded))
     else:
-        render_evaluation(stdout_console(), submission, recorded)
+        render_evaluation(stdout_console(), submission, recorded, told=run.told)
     return ExitStatus.PASSED if run.outcome.status is Status.PASSED else ExitStatus.FAILED
 
 

@@ -15,6 +15,7 @@ from harness.store.database import of_sqlite, read_only_sqlite
 from harness.store.location import Location, database_url, explain, home
 from harness.store.opening import check_version
 from harness.store.queries import HAS_TABLES
+from harness.wording import counted
 
 _SQLITE = "sqlite:///"
 POPCORN_CONFIG = ".popcorn.yaml"
@@ -53,8 +54,7 @@ def store() -> Iterator[Finding]:
         advice = "Make file and folder writable, or set HARNESS_HOME to another folder."
         yield unrecordable(f"{path} {which} read-only: results can't be recorded", advice, path=str(path))
     else:
-        counted = "1 submission" if count == 1 else f"{count} submissions"
-        yield ok("store", f"{path} ({counted})", path=str(path), submissions=count)
+        yield ok("store", f"{path} ({counted(count, 'submission')})", path=str(path), submissions=count)
 
 
 def _count_submissions(path: Path) -> int:

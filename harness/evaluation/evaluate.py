@@ -7,11 +7,10 @@ of these caches. A worker that must not be used any more is replaced before the 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.boards.board import GridName, format_spec
@@ -21,7 +20,7 @@ from harness.errors import MachineError
 from harness.evaluation import machine
 from harness.evaluation.cases import CaseContext, pack_input, run_case
 from harness.evaluation.expected import Expected
-from harness.evaluation.host import CODE, Host, submission_file
+from harness.evaluation.host import Host
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
 from harness.evaluation.record import (
     CaseKind,
@@ -41,7 +40,8 @@ from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session, open_session
 from harness.evaluation.state import StateWatch
 from harness.evaluation.twin import Twin
-from harness.evaluation.workers import ForkServer, WorkerFault
+from harness.evaluation.users_words import in_the_users_words
+from harness.evaluation.workers import ForkServer, WorkerFault, WorkerProcess
 from harness.measure.scoring import score_of_cases
 from harness.measure.speed_of_light import peaks_for
 from harness.measure.stopping import StoppingRule
@@ -178,6 +178,7 @@ class Evaluation:
         with self._phases.spent(kind.value):
             deadline = time.monotonic() + self._phase_timeout_s(kind)
             session: Session | None = None
+            printed = 0  # how much of the worker's log has been told
             try:
                 for case in cases:
                     yield Progress(
@@ -186,17 +187,19 @@ class Evaluation:
                     if session is None or not session.alive:
                         if session is not None:
                             session.close()
-                        session, fault = self._session(host, kind)
-                        if fault is not None:
-                            yield from self._all_fail(cases, case, fault)
+                        session = open_session(host, kind.value, cuda=self._cuda)
+                        printed = session.worker.log_bytes()  # what is there before the file is loaded is ours
+                        try:
+                            session.import_submission(self._call_timeout_s(kind))
+                        except WorkerFault as fault:
+                            yield from self._all_fail(cases, case, fault, session.worker, printed)
                             return
                     if time.monotonic() > deadline:
                         result = self._out_of_time(case, kind)
                     else:
-                        assert session is not None
-                        printed = session.worker.log_bytes()
                         result = run_case(self._context(kind, deadline), session, case)
-                        result = self._in_the_users_words(result, session, printed)
+                        result = self._in_the_users_words(result, session.worker, printed)
+                        printed = session.worker.log_bytes()
                     self._results.append(result)
                     yield result
                     if self._plan.fail_fast and result.status is not Status.PASSED:
@@ -205,42 +208,26 @@ class Evaluation:
                 if session is not None:
                     session.close()
 
-    def _session(self, host: Host, kind: CaseKind) -> tuple[Session | None, WorkerFault | None]:
-        """A fresh worker with the submission loaded, or why there is none."""
-        session = open_session(host, kind.value, cuda=self._cuda)
-        try:
-            session.import_submission(self._call_timeout_s(kind))
-        except WorkerFault as fault:
-            session.close()
-            return None, fault
-        return session, None
-
-    def _all_fail(self, cases: list[PlannedCase], first: PlannedCase, fault: WorkerFault) -> Iterator[CaseResult]:
-        """The records of the cases that a submission which cannot be loaded leaves."""
+    def _all_fail(
+        self, cases: list[PlannedCase], first: PlannedCase, fault: WorkerFault, worker: WorkerProcess, printed: int
+    ) -> Iterator[CaseResult]:
+        """The records of the cases that a submission which cannot be loaded leaves; what it printed is the first's."""
         for case in cases[cases.index(first) :]:
             result = CaseResult(case.kind, case.index, case.spec, fault.status, fault.reason, fault.traceback)
-            result = self._in_the_users_words(result)
+            result = self._in_the_users_words(result, worker, printed)
+            printed = worker.log_bytes()
             self._results.append(result)
             yield result
 
-    def _in_the_users_words(
-        self, result: CaseResult, session: Session | None = None, printed_before: int = 0
-    ) -> CaseResult:
-        """A failure's record with the file under the name that the user gave it, and a word on what it printed."""
-        if result.status is Status.PASSED:
-            return result
-        laid_out = submission_file(self._plan.board)
-        path = re.compile(rf'File "[^"]*/{CODE}/{re.escape(laid_out)}"')
-        traceback = path.sub(f'File "{self._plan.file_name}"', result.traceback)
-        reason = result.reason
-        if reason is not None:
-            reason = replace(
-                reason, message=reason.message.replace(f"({laid_out}, line", f"({self._plan.file_name}, line")
-            )
-        notes = result.notes
-        if session is not None and (printed := session.worker.log_bytes() - printed_before) > 0:
-            notes = (*notes, f"it printed {printed:,} bytes: {session.worker.log}")
-        return replace(result, traceback=traceback, reason=reason, notes=notes)
+    def _in_the_users_words(self, result: CaseResult, worker: WorkerProcess, printed_before: int) -> CaseResult:
+        return in_the_users_words(
+            result,
+            self._plan.board,
+            self._plan.file_name,
+            cuda=self._cuda,
+            printed=worker.log_bytes() - printed_before,
+            log=worker.log,
+        )
 
     def _out_of_time(self, case: PlannedCase, kind: CaseKind) -> CaseResult:
         text = f"not reached: the board gives {self._phase_timeout_s(kind):g} s for all {kind} cases together"

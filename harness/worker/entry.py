@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ENTRY = "custom_kernel"
 POSITIONAL_ENTRIES = ("kernel", "run")
 """Entry names of kernels that take the items of `data` as positional arguments, as FlashInfer's contest has them."""
+
+
+NO_ENTRY = f"the file defines no function {ENTRY}(data)"
 
 
 class NoEntryError(Exception):
@@ -27,7 +31,7 @@ def load_entry(file_name: str) -> Callable[[Any], Any]:
         positional = getattr(module, name, None)
         if callable(positional):
             return positional_adapter(positional)
-    raise NoEntryError(f"the file defines no function {ENTRY}(data)")
+    raise NoEntryError(NO_ENTRY + _renaming(_functions_of_one(module)))
 
 
 def positional_adapter(entry: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -44,9 +48,10 @@ def positional_adapter(entry: Callable[..., Any]) -> Callable[[Any], Any]:
     def call(data: Any) -> Any:
         if len(required) > len(data) + 1 or (len(positional) < len(data) and not takes_any):
             name = getattr(entry, "__name__", "the function")
+            if len(required) == 1:
+                raise NoEntryError(NO_ENTRY + _renaming([name]))
             raise NoEntryError(
-                f"the file defines no function {ENTRY}(data), and {name}() takes {len(required)} where the "
-                f"data of this board has {len(data)} items"
+                f"{NO_ENTRY}, and {name}() takes {len(required)} where the data of this board has {len(data)} items"
             )
         if len(required) == len(data) + 1:
             output = importlib.import_module("task").make_output(data)
@@ -55,3 +60,26 @@ def positional_adapter(entry: Callable[..., Any]) -> Callable[[Any], Any]:
         return entry(*data)
 
     return call
+
+
+def _renaming(names: Sequence[str]) -> str:
+    """What to do about it, where one function alone can have been meant."""
+    return f": rename {names[0]} to {ENTRY}" if len(names) == 1 else ""
+
+
+def _functions_of_one(module: ModuleType) -> list[str]:
+    """The file's own functions, but for those with an underscore, that can be called with `data` alone."""
+    return [
+        name
+        for name, function in vars(module).items()
+        if inspect.isfunction(function)
+        and function.__module__ == module.__name__
+        and not name.startswith("_")
+        and _takes_one(function)
+    ]
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return len(required) == 1 and required[0].kind is not required[0].KEYWORD_ONLY

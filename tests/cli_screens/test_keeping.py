@@ -84,6 +84,24 @@ def test_a_tag_names_a_submission(filled: Path, harness: Run, monkeypatch: pytes
     assert "best-one (file)" in harness("diff", "best-one", "1").output
 
 
+def test_a_tag_that_two_submissions_have_is_warned_of(filled: Path, harness: Run) -> None:
+    assert "warning" not in harness("note", "1", "--tag", "best").stderr
+    assert "warning" not in harness("note", "3", "--tag", "best").stderr  # bob's
+    assert harness("note", "2", "--tag", "best").stderr == (
+        "warning: submission 1 has the tag 'best', too: it names no submission while several have it\n"
+    )
+    assert "submissions 1, 2 have the tag 'best', too" in harness("note", "4", "--tag", "best").stderr
+
+
+def test_it_is_said_that_a_submission_is_another_users(filled: Path, harness: Run) -> None:
+    told = "submission 3 belongs to bob"
+    assert told in harness("note", "3", "--tag", "his").stderr
+    assert told not in harness("note", "3").stderr  # nothing changes
+    assert told in harness("delete", "3", "--yes").stderr
+    assert "belongs" not in harness("note", "1", "--tag", "mine").stderr
+    assert "belongs" not in harness("delete", "1", "--yes").stderr
+
+
 def test_restore_gives_the_bytes_back(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(filled)
     assert harness("restore", "2").output == "wrote blocked.py\n"
@@ -115,10 +133,10 @@ def test_delete_asks(filled: Path, harness: Run) -> None:
     unasked = harness("delete", "1")
     assert unasked.exit_code == 2
     assert "nobody is here to confirm it" in unasked.stderr
-    for answer, left in ((b"n\n", [5, 4, 2, 1]), (b"y\n", [5, 4, 2])):
+    for id, answer, left in (("3", b"n\n", [5, 4, 2, 1]), ("1", b"n\n", [5, 4, 2, 1]), ("1", b"y\n", [5, 4, 2])):
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.cli.main", "delete", "1"],
+            [sys.executable, "-m", "harness.cli.main", "delete", id],
             stdin=theirs,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -126,7 +144,8 @@ def test_delete_asks(filled: Path, harness: Run) -> None:
         )
         os.write(ours, answer)
         _, stderr = process.communicate(timeout=60)
-        assert b"Delete this submission for good?" in stderr
+        whose = b" (belongs to bob)" if id == "3" else b""
+        assert b"Delete this submission for good%s?" % whose in stderr
         os.close(ours)
         os.close(theirs)
         assert ids(harness("history", "--json")) == [str(number) for number in left]

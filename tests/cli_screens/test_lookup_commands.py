@@ -114,7 +114,7 @@ def test_history_of_nobody(filled: Path, harness: Run) -> None:
     result = harness("history", "--user", "eve")
     assert (result.exit_code, result.output) == (
         0,
-        "eve has no submissions yet. `harness submit FILE` makes the first.\n",
+        f"eve has no submissions yet in {filled}/home/harness.sqlite3. `harness submit FILE` makes the first.\n",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -26,10 +27,10 @@ from harness.measure.statistics import case_figure
 from harness.store.rows import EvaluationRow
 
 
-def screen(evaluation: EvaluationRow, width: int = 80, *, with_notes: bool = False) -> str:
+def screen(evaluation: EvaluationRow, width: int = 80, *, with_notes: bool = False, told: Sequence[str] = ()) -> str:
     text = io.StringIO()
     console = Console(file=text, width=width, highlight=False)
-    render_evaluation(console, None, evaluation, with_notes=with_notes)
+    render_evaluation(console, None, evaluation, with_notes=with_notes, told=told)
     assert all(len(line) <= width for line in text.getvalue().splitlines())
     return text.getvalue()
 
@@ -194,7 +195,15 @@ def test_a_disturbed_result_says_so() -> None:
     told = "warning: this machine is busy (load 12.9 on 2 cores): the figures are disturbed"
     assert " ".join(shown.split()).count(told) == 1
     assert "warning" not in screen(row(sample_store.test_case(0), outcome=busy))  # nothing was measured
+    known = row(sample_store.benchmark_case(0, 1.0), outcome=busy)
+    assert "warning" not in screen(known, told=[told.removeprefix("warning: ")])
     assert "warning" not in screen(row(sample_store.benchmark_case(0, 1.0)))
+
+
+def test_one_benchmark_is_one_median() -> None:
+    assert "geometric mean of 1 benchmark median;" in screen(row(sample_store.benchmark_case(0, 1.0)))
+    two = row(sample_store.benchmark_case(0, 1.0), sample_store.benchmark_case(1, 1.0))
+    assert "geometric mean of 2 benchmark medians;" in screen(two)
 
 
 def wrong(index: int, count: int, **changes: object) -> CaseResult:
