@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from harness.history.technique_rows import TechniqueRow
     from harness.history.techniques_of import SourceTechniques
 
+ROWS = 20
+"""Of a table, where nobody asks for more."""
 TECHNIQUES_BUDGET_S = 0.04
 """How long the screen may take to read sources whose techniques are not kept; `--techniques` and `--json` read all."""
 PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN, "hosted": Protocol.HOSTED}
@@ -38,7 +40,12 @@ PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN, "hosted": P
 @click.option("--tag", metavar="TAG", help="Only submissions with this tag (see `harness note`).")
 @click.option("--best", "best_only", is_flag=True, help="Only scores that were the best when they were made.")
 @click.option("--techniques", "all_techniques", is_flag=True, help="Read every source, however long it takes.")
-@click.option("--limit", type=WholeNumber(0), default=20, show_default=True, help="Rows a table; 0 for all.")
+@click.option(
+    "--limit",
+    type=WholeNumber(0),
+    metavar="N",
+    help=f"Rows a table, {ROWS} unless given; with --json the newest N, all unless given. 0 for all.",
+)
 @json_option
 def history_command(
     board: str | None,
@@ -49,14 +56,15 @@ def history_command(
     tag: str | None,
     best_only: bool,
     all_techniques: bool,
-    limit: int,
+    limit: int | None,
     as_json: bool,
 ) -> None:
     """Show your submissions, newest first; for several boards what you did on each, and the latest of all.
 
     `change` is the score against your submission before it, `of best` against the best before it; both only among
     scores of the same board, grid, device and protocol, and each run by itself, where the leaderboard takes the median
-    of a file's runs. `~` marks a change within the noise. `rank` is the place a score held when it was made, and the
+    of a file's runs. Only a run that ranks is a best one, except where its whole class does not (by the protocol, or
+    without a sandbox). `~` marks a change within the noise. `rank` is the place a score held when it was made, and the
     one it would hold now. Below the table: what the code does that the submission before it did not.
 
     \b
@@ -73,10 +81,13 @@ def history_command(
             tags, _ = reader.remarks(step.row.id for step in chosen)
             chosen = [step for step in chosen if tag in tags.get(step.row.id, ())]
         if board is None and not (as_json or all_techniques) and len({step.row.leaderboard for step in chosen}) > 1:
-            _write_overview(reader, user, chosen, limit)
+            _write_overview(reader, user, chosen, ROWS if limit is None else limit)
             return
-        sections = _sections(chosen)
-        shown = {key: section if as_json else section[-limit:] for key, section in sections.items()}
+        if as_json:
+            sections = shown = _sections(chosen[-(limit or 0) :])
+        else:
+            sections = _sections(chosen)
+            shown = {key: section[-(ROWS if limit is None else limit) :] for key, section in sections.items()}
         lines, unread = _lines(reader, shown, None if as_json or all_techniques else TECHNIQUES_BUDGET_S)
     if as_json:
         place = {id(step): number for number, step in enumerate(progress)}

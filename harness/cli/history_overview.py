@@ -12,7 +12,7 @@ from harness.cli.history_screen import Line, legend, write_lines
 from harness.cli.layout import NARROW, WIDE, Column, fitted_table
 from harness.cli.report import print_table, write
 from harness.evaluation.record import Protocol
-from harness.history.progress import Step
+from harness.history.progress import Step, best_run
 from harness.measure.ranking import RankClass
 from harness.store import HistoryRow, Reader
 from harness.store.ranked import Place
@@ -27,8 +27,8 @@ TREND_POINTS = 24, 10
 
 @dataclass(frozen=True)
 class BoardLine:
-    """What a user did on a board, as far as the scores are comparable. `best` is the run of the best score, `ranked`
-    the class of the newest score that took part in a ranking."""
+    """What a user did on a board, as far as the scores are comparable. `best` is the run of the best score (see
+    `may_be_best`), `ranked` the class of the newest score that took part in a ranking."""
 
     leaderboard: str
     submissions: int
@@ -90,7 +90,7 @@ def _board_line(newest_first: Sequence[HistoryRow], of: RankClass | None) -> Boa
         submissions=len({row.id for row in newest_first}),
         newest=newest_first[0],
         of=next((row.rank_class for row in newest_first if row.rank_class is not None), of),
-        best=min(scored, key=lambda row: row.score.value_ns if row.score is not None else 0.0, default=None),
+        best=best_run(scored),
         ranked=next((row.rank_class for row in scored if row.rank_then is not None), None),
         scores_ns=[row.score.value_ns for row in reversed(scored) if row.score is not None],
     )

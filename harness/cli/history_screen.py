@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli.document import figure_us, interval_us, reason_document
 from harness.cli.formatting import (
     format_change,
+    format_indices,
     format_moment,
     format_ns,
     format_spread,
@@ -16,13 +17,14 @@ from harness.cli.formatting import (
     printable,
     sparkline,
 )
-from harness.cli.layout import NARROW, WIDE, Column, fitted_table
+from harness.cli.layout import Column, fitted_table
 from harness.cli.note import format_tags, note_document
 from harness.cli.report import print_table, write
-from harness.evaluation.record import Mode, Protocol, Status
-from harness.history.progress import Step
+from harness.evaluation.record import Mode, Protocol, ReasonCode, Status
+from harness.history.progress import Step, best_run
 from harness.measure.ranking import Rank
 from harness.store import HistoryRow, Note
+from harness.store.location import unisolated_allowed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +50,7 @@ class Line:
 def write_lines(console: Console, lines: Sequence[Line]) -> None:
     """Rows of several boards in one table, newest first, and the remarks on them."""
     print_table(console, _table(lines, console.width, with_board=True))
+    _write_unranked(console, lines)
     _write_changes(console, lines)
 
 
@@ -56,6 +59,7 @@ def write_section(console: Console, lines: Sequence[Line], section: Sequence[Ste
     print_table(console, _table(lines, console.width))
     if len(section) > len(lines):
         write(console, f"… {len(section) - len(lines)} older; --limit 0 shows them", style="dim")
+    _write_unranked(console, lines)
     _write_trend(console, section)
     _write_changes(console, lines)
 
@@ -64,18 +68,17 @@ def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Ta
     """With a board there is no rank: that of each board is told elsewhere."""
     from rich.text import Text
 
-    wide, with_time = width >= WIDE, width >= NARROW
     with_rank = not with_board and any(line.step.row.rank_then is not None for line in lines)
     columns = [
         Column("id", right=True),
-        *([Column("when")] if with_time else []),
+        Column("when", goes=1),
         *([Column("board", of_names=True)] if with_board else []),
         Column("file", of_names=True),
         Column("score", right=True),
-        *([Column("95 %", right=True)] if wide else []),
+        Column("95 %", right=True, goes=4),  # the last to go: a score means little without it
         Column("change", right=True),
-        Column("of best", right=True),
-        *([Column("rank")] if with_rank else []),
+        Column("of best", right=True, goes=3),
+        *([Column("rank", goes=2)] if with_rank else []),
     ]
     rows: list[list[str | Text]] = []
     for line in reversed(lines):
@@ -83,11 +86,11 @@ def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Ta
         rows.append(
             [
                 str(row.id),
-                *([format_moment(row.created_at)] if with_time else []),
+                format_moment(row.created_at),
                 *([printable(row.leaderboard)] if with_board else []),
                 printable(row.file_name),
                 Text(_result(step), style="red" if _went_wrong(step) else ""),
-                *([format_spread(row.score, published=_is_published(row))] if wide else []),
+                format_spread(row.score, published=_is_published(row)),
                 _change(step),
                 _of_best(step),
                 *([_rank(line)] if with_rank else []),
@@ -101,18 +104,13 @@ def _is_published(row: HistoryRow) -> bool:
 
 
 def _result(step: Step) -> str:
-    """The score, or how it ended; below it a mode that is not the usual one, or why it does not rank, one word a
-    line."""
+    """The score, or how it ended, with its mode where that is not the usual one: `test failed`."""
     row = step.row
     if row.status is None:
-        return "not\nevaluated"
-    mode = f"\n{row.mode.value}" if row.mode not in (None, Mode.LEADERBOARD) else ""
-    if row.status is not Status.PASSED:
-        return row.status.value + mode
-    text = row.status.value if row.score is None else format_time(row.score, published=_is_published(row))
-    if row.mode is Mode.LEADERBOARD and row.rank_reason is not None:
-        text += f"\n{row.rank_reason.code.value}".replace("_", "\n")
-    return text + mode
+        return "not evaluated"
+    if row.score is not None:
+        return format_time(row.score, published=_is_published(row))
+    return row.status.value if row.mode in (None, Mode.LEADERBOARD) else f"{row.mode.value} {row.status.value}"
 
 
 def _went_wrong(step: Step) -> bool:
@@ -126,11 +124,9 @@ def _change(step: Step) -> str:
 
 
 def _of_best(step: Step) -> str:
-    if step.row.comparable is None:
-        return ""
     if step.against_best is None:
-        return "first"
-    if step.against_best < 1:
+        return "first" if step.is_best else ""
+    if step.is_best:
         return "~ new best" if step.unsure_of_best else "new best"
     return format_change(step.against_best, unsure=step.unsure_of_best)
 
@@ -148,6 +144,29 @@ def legend(lines: Sequence[Line]) -> str:
     return "; ".join(told)
 
 
+def _write_unranked(console: Console, lines: Sequence[Line]) -> None:
+    """Why passed runs take no part in the ranking, one line for all of them. Those without a score that are of another
+    mode say so themselves."""
+    passed = [line.step.row for line in lines if line.step.row.status is Status.PASSED]
+    ids: dict[str, list[int]] = {}
+    for row in passed:
+        if why := _why_unranked(row):
+            ids.setdefault(why, []).append(row.id)
+    if len(lines) > 1 and [len(of) for of in ids.values()] == [len(passed)]:
+        write(console, f"none of them ranks: {next(iter(ids))}", style="dim")
+    elif ids:
+        told = ", ".join(f"{format_indices(dict.fromkeys(of))} ({why})" for why, of in ids.items())
+        write(console, f"not ranked: {told}", style="dim")
+
+
+def _why_unranked(row: HistoryRow) -> str:
+    if row.mode not in (None, Mode.LEADERBOARD):
+        return "" if row.score is None else f"{row.mode.value} mode"
+    if row.rank_reason is None or (row.rank_reason.code is ReasonCode.NOT_ISOLATED and unisolated_allowed()):
+        return ""
+    return row.rank_reason.code.value.replace("_", " ")
+
+
 def _rank(line: Line) -> str:
     """`3`, or `1 → 3` when others have passed it since."""
     then, now = line.step.row.rank_then, line.rank_now
@@ -158,15 +177,14 @@ def _rank(line: Line) -> str:
 
 def _write_trend(console: Console, section: Sequence[Step]) -> None:
     scored = [step.row for step in section if step.row.score is not None and step.row.comparable is not None]
+    scored = [row for row in scored if row.comparable == scored[-1].comparable]  # a board may have been edited
     scores = [row.score.value_ns for row in scored if row.score is not None][-TREND_POINTS:]
     if len(scores) < 2:
         return
-    best = min(scored, key=lambda row: row.score.value_ns if row.score is not None else 0.0)
-    write(
-        console,
-        f"trend  {sparkline(scores)}  {format_ns(scores[0])} → {format_ns(scores[-1])}, oldest to newest; "
-        f"best run {format_time(best.score, published=_is_published(best))} by {best.id}",
-    )
+    text = f"trend  {sparkline(scores)}  {format_ns(scores[0])} → {format_ns(scores[-1])}, oldest to newest"
+    if (best := best_run(scored)) is not None:
+        text += f"; best run {format_time(best.score, published=_is_published(best))} by {best.id}"
+    write(console, text)
 
 
 def _write_changes(console: Console, lines: Sequence[Line]) -> None:
@@ -227,6 +245,7 @@ def history_document(line: Line) -> dict[str, Any]:
         "score_ci_us": interval_us(row.score),
         "against_previous": step.against_previous,
         "against_best": step.against_best,
+        "new_best": step.is_best,
         "within_noise": {"previous": step.unsure_of_previous, "best": step.unsure_of_best},
         "rank_then": row.rank_then,
         "rank_now": None if line.rank_now is None else line.rank_now.number,

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: names give way, figures never do."""
+"""Tables that fit the terminal: names are shortened, figures never are."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ if TYPE_CHECKING:
 
 WIDE, NARROW = 100, 72
 """From `WIDE` columns on a table has room for what is good to know; below `NARROW` not for dates."""
-LEAST_NAME, MOST_NAME = 8, 40
+LEAST_NAME, FAIR_NAME, MOST_NAME = 8, 10, 40
+"""Cells of a name: how far it is shortened; where columns go before it is shortened further; the most it gets."""
 _GAP = 2
 """Blanks between two columns of `plain_table`."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """`name` is its header. A column of names is shortened where the table has no room for all of them."""
+    """`name` is its header. A column of names is shortened where the table has no room for all of them; one that
+    `goes` is left out where names would have less than `FAIR_NAME` cells, the lowest number first."""
 
     name: str
     right: bool = False
     of_names: bool = False
+    goes: int | None = None
 
 
 def fitted_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], width: int) -> Table:
@@ -38,19 +41,33 @@ def fitted_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
     names = [at for at, column in enumerate(columns) if column.of_names]
     texts = [[printable_name(str(cell)) if at in names else str(cell) for at, cell in enumerate(row)] for row in rows]
     wanted = [max(map(_width, (column.name, *(row[at] for row in texts)))) for at, column in enumerate(columns)]
-    room = width - sum(wanted) + sum(wanted[at] for at in names) - _GAP * (len(columns) - 1)
+    shown = _those_that_stay(columns, wanted, width)
+    room = width - sum(wanted[at] for at in shown if at not in names) - _GAP * (len(shown) - 1)
     given = dict(zip(names, shares(room, [min(MOST_NAME, wanted[at]) for at in names]), strict=True))
     table = plain_table()
-    for column in columns:
-        table.add_column(column.name, justify="right" if column.right else "left", no_wrap=True)
+    for at in shown:
+        table.add_column(columns[at].name, justify="right" if columns[at].right else "left", no_wrap=True)
     for row, plain in zip(rows, texts, strict=True):
+        cells_of_row = ((at, row[at]) for at in shown)
         table.add_row(
             *(
                 Text(shortened(plain[at], given[at])) if at in given else Text(cell) if isinstance(cell, str) else cell
-                for at, cell in enumerate(row)
+                for at, cell in cells_of_row
             )
         )
     return table
+
+
+def _those_that_stay(columns: Sequence[Column], wanted: Sequence[int], width: int) -> list[int]:
+    """The positions of the columns that are shown."""
+    shown = list(range(len(columns)))
+    going = sorted((column.goes, at) for at, column in enumerate(columns) if column.goes is not None)
+    for _, at in going:
+        least = sum(min(FAIR_NAME, wanted[each]) if columns[each].of_names else wanted[each] for each in shown)
+        if least + _GAP * (len(shown) - 1) <= width:
+            break
+        shown.remove(at)
+    return shown
 
 
 def shares(room: int, wanted: Sequence[int]) -> list[int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.record import Protocol
 from harness.history.comparison import change
 from harness.measure.comparison import Verdict
-from harness.measure.ranking import Rank, rank_in
+from harness.measure.ranking import Rank, rank_in, why_unranked
 from harness.measure.statistics import Figure
 from harness.store.rows import HistoryRow
 
@@ -17,7 +17,8 @@ from harness.store.rows import HistoryRow
 class Step:
     """An evaluation with its score over the one before it, and over the best one before it (below one is faster).
 
-    None for a first score and for a row without one. Only rows of the same board, grid, device and protocol count.
+    None for a first score and for a row without one. Only rows of the same board, grid, device and protocol count, and
+    as the best only those that `may_be_best`.
     `predecessor` is the row of the user's submission before it on the same board, scored or not. A change is `unsure`
     where it lies within the noise: the verdict that `harness diff` gives is neither faster nor slower.
     """
@@ -32,7 +33,38 @@ class Step:
     @property
     def is_best(self) -> bool:
         """Whether this score was the best of its class when it was made; a first one is."""
-        return self.row.comparable is not None and (self.against_best is None or self.against_best < 1)
+        return may_be_best(self.row) and (self.against_best is None or self.against_best < 1)
+
+
+def may_be_best(row: HistoryRow) -> bool:
+    """Whether a score may be its user's best: one that ranks may.
+
+    So may one that its whole class is kept out with, by the protocol or for want of a sandbox: those are compared
+    among themselves.
+    """
+    if row.comparable is None or row.rank_class is None or row.mode is None or row.status is None:
+        return False
+    if row.rank_class.protocol is not Protocol.SEALED:
+        return True
+    return (
+        why_unranked(
+            mode=row.mode,
+            protocol=row.rank_class.protocol,
+            status=row.status,
+            interpreted=row.interpreted,
+            isolation=row.rank_class.isolation,
+            rank_reason=None if row.rank_reason is None else row.rank_reason.code,
+            unisolated_allowed=True,
+        )
+        is None
+    )
+
+
+def best_run(rows: Iterable[HistoryRow]) -> HistoryRow | None:
+    """The row of the best score of those that may be it."""
+    return min(
+        filter(may_be_best, rows), key=lambda row: row.score.value_ns if row.score is not None else 0.0, default=None
+    )
 
 
 def steps(rows: Sequence[HistoryRow]) -> list[Step]:
@@ -55,7 +87,8 @@ def steps(rows: Sequence[HistoryRow]) -> list[Step]:
         against_best, unsure_of_best = _against(best.get(key), row)
         result.append(Step(row, against_previous, against_best, predecessor, unsure_of_previous, unsure_of_best))
         previous[key] = row.score
-        best[key] = min(row.score, best.get(key, row.score), key=lambda score: score.value_ns)
+        if may_be_best(row):
+            best[key] = min(row.score, best.get(key, row.score), key=lambda score: score.value_ns)
     return result
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from harness.boards.board import GridName
-from harness.evaluation.record import IsolationLevel, Mode, Protocol, Status
-from harness.history.progress import rank_now, steps
+from harness.evaluation.record import IsolationLevel, Mode, Protocol, Reason, ReasonCode, Status
+from harness.history.progress import best_run, rank_now, steps
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval
 from harness.store.rows import HistoryRow
@@ -91,3 +91,22 @@ def test_changes_within_the_noise_are_unsure() -> None:
 def test_published_scores_stand_by_value() -> None:
     hosted = replace(CLASS, protocol=Protocol.HOSTED)
     assert not any(step.unsure_of_previous for step in steps([row(1, 100, hosted), row(2, 99.9, hosted)]))
+
+
+def test_only_what_ranks_is_a_best_one() -> None:
+    noisy = replace(row(2, 50), rank_reason=Reason(ReasonCode.TOO_NOISY, ""))
+    looked = replace(row(3, 60), mode=Mode.BENCHMARK)
+    rows = [row(1, 100), noisy, looked, row(4, 90)]
+    assert changes(rows) == [(None, None), (0.5, 0.5), (1.2, 0.6), (1.5, 0.9)]
+    assert [step.is_best for step in steps(rows)] == [True, False, False, True]
+    assert best_run(rows) is rows[3]
+    assert best_run([noisy, looked]) is None
+
+
+def test_a_protocol_that_never_ranks_has_best_ones() -> None:
+    popcorn = replace(CLASS, protocol=Protocol.POPCORN)
+    unsealed = [
+        replace(row(number, score, popcorn), rank_reason=Reason(ReasonCode.UNSEALED_PROTOCOL, ""))
+        for number, score in ((1, 100), (2, 50))
+    ]
+    assert [step.is_best for step in steps(unsealed)] == [True, True]
