@@ -9,7 +9,7 @@ from harness.boards.board import GridName
 from harness.boards.find import find_board
 from harness.cli.common import say
 from harness.cli.document import figure_us, interval_us, plain_value, reason_document
-from harness.cli.formatting import ending, format_case, format_indices, format_time, printable
+from harness.cli.formatting import ending, format_case, format_class, format_indices, format_time, printable
 from harness.cli.operands import Side
 from harness.cli.report import TRACEBACK_LINES, plain_table, print_table, write
 from harness.evaluation.record import IsolationLevel
@@ -57,8 +57,7 @@ def measure(
     )
     comparing = Comparing(request, log_folder(kept=False))
     start = comparing.result
-    where = f"{start.device.name}, {start.grid} grid, isolation {start.isolation}"
-    say(f"comparing on {where}: A = {a.title}, B = {b.title}")
+    say(f"comparing on {format_class(start.of)}: A = {a.title}, B = {b.title}")
     for event in comparing.events():
         if isinstance(event, CaseComparison):
             say(f"  case {event.index} ({format_case(event.spec)}) {_line(event)}")
@@ -69,11 +68,7 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
     """Write the screen: what was compared, a row for each case, the verdict on the score, what it rests on."""
     write(console, f"A  {a.title}", style="bold")
     write(console, f"B  {b.title}", style="bold")
-    write(
-        console,
-        f"{result.leaderboard} · {result.grid.value} grid · {result.device.kind} {printable(result.device.name)} · "
-        f"isolation {result.isolation.value}",
-    )
+    write(console, f"{printable(result.leaderboard)} · {format_class(result.of)}")
     console.print()
     print_table(console, _table(result))
     faults: dict[tuple[object, ...], list[CaseComparison]] = {}
@@ -215,7 +210,7 @@ def compare_document(result: PairedComparison, a: Side, b: Side) -> dict[str, An
         "grid": result.grid.value,
         "device": result.device.name,
         "isolation": result.isolation.value,
-        "protocol": "sealed-1",
+        "protocol": result.of.protocol.value,
         "seed": result.seed,
         "versions": dict(result.versions),
         "log": result.log,

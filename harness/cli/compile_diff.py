@@ -11,6 +11,7 @@ from harness.compiling.comparison import CompilationChange, KernelChange, Kernel
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _STYLE = {Trend.BETTER: "green", Trend.WORSE: "red", Trend.CHANGED: ""}
 
@@ -27,18 +28,28 @@ def render_compilation_changes(console: Console, changes: Sequence[CompilationCh
         same = [each for each in change.kernels if each.fate is KernelFate.SAME]
         for each in change.kernels:
             if each.fate is not KernelFate.SAME:
-                console.print(_line(each), soft_wrap=not console.is_terminal)
+                _write_hanging(console, _line(each))
         if same:
             names = ", ".join(dict.fromkeys(printable(each.name) for each in same))
-            console.print(Text(f"  the same: {names}", style="dim"))
+            _write_hanging(console, Text(f"the same: {names}", style="dim"))
         for note in change.notes:
             write(console, printable(note), style="dim")
 
 
-def _line(change: KernelChange) -> Any:
+def _write_hanging(console: Console, text: Text) -> None:
+    """A paragraph that goes on further in than it begins."""
     from rich.text import Text
 
-    text = Text(f"  {printable(change.name)}: ")
+    # Line by line, since rich leaves blanks at the ends of wrapped lines.
+    for number, line in enumerate(text.wrap(console, max(20, console.width - 4))):
+        line.rstrip()
+        console.print(Text("    " if number else "  ") + line, soft_wrap=True)
+
+
+def _line(change: KernelChange) -> Text:
+    from rich.text import Text
+
+    text = Text(f"{printable(change.name)}: ")
     if change.fate is not KernelFate.CHANGED:
         return text.append("new" if change.fate is KernelFate.ADDED else "gone")
     for number, each in enumerate(change.changes):

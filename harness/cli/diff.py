@@ -25,7 +25,7 @@ from harness.cli.operands import (
 from harness.errors import ExitStatus, RequestError
 from harness.history.code_diff import code_diff
 from harness.history.comparison import Comparison, compare
-from harness.store import Reader, open_reader
+from harness.store import EvaluationRow, Reader, open_reader
 
 if TYPE_CHECKING:
     from harness.compiling.comparison import CompilationChange
@@ -70,11 +70,13 @@ def diff_command(
         board = common_board(reader, (before, after), leaderboard) if measure else ""
         techniques = _techniques(reader, before, after)
         compilations = _compilations(reader, before, after)
+    comparison, compared = _compare(before, after)
     difference = Difference(
         old=before,
         new=after,
         lines=tuple(code_diff(before.source, after.source)),
-        comparison=_compare(before, after),
+        comparison=comparison,
+        compared=compared,
         old_techniques=techniques[0],
         new_techniques=techniques[1],
         compilations=compilations,
@@ -120,17 +122,15 @@ def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | 
     return of_submission(reader, latest), file
 
 
-def _compare(old: Side, new: Side) -> Comparison | None:
-    """The figures of the newest evaluations that may be compared; None when a side was never evaluated."""
+def _compare(old: Side, new: Side) -> tuple[Comparison | None, tuple[EvaluationRow, EvaluationRow] | None]:
+    """The figures of the newest evaluations that may be compared, and these; None when a side was never evaluated."""
     if old.submission is None or new.submission is None or not old.evaluations or not new.evaluations:
-        return None
-    comparisons = [
-        compare(before, after, old.submission.leaderboard, new.submission.leaderboard)
-        for after in reversed(new.evaluations)
-        for before in reversed(old.evaluations)
-    ]
-    with_cases = next((each for each in comparisons if each.cases), None)
-    return with_cases or next((each for each in comparisons if each.score), comparisons[0])
+        return None, None
+    boards = old.submission.leaderboard, new.submission.leaderboard
+    pairs = [(before, after) for after in reversed(new.evaluations) for before in reversed(old.evaluations)]
+    compared = [(compare(before, after, *boards), (before, after)) for before, after in pairs]
+    with_cases = next((each for each in compared if each[0].cases), None)
+    return with_cases or next((each for each in compared if each[0].score), compared[0])
 
 
 def _compilations(reader: Reader, old: Side, new: Side) -> tuple[CompilationChange, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.cli.diff_screen import Difference
-from harness.cli.document import figure_us, interval_us, plain_value, submission_document
+from harness.cli.document import figure_us, interval_us, plain_value, reason_document, submission_document
 from harness.cli.operands import Side
 from harness.history.comparison import CaseChange, Change
 
@@ -21,6 +21,8 @@ def diff_document(difference: Difference) -> dict[str, Any]:
         "new": _side_part(difference.new),
         "renamed": list(difference.renamed) if difference.renamed else None,
         "code": [str(line) for line in difference.lines],
+        "old_outcome": _outcome_part(difference, 0),
+        "new_outcome": _outcome_part(difference, 1),
         "refusal": comparison.refusal or None if comparison else None,
         "score": _change_part(comparison.score) if comparison and comparison.score else None,
         "cases": [_case_part(case) for case in comparison.cases] if comparison else [],
@@ -47,6 +49,14 @@ def _side_part(side: Side) -> dict[str, Any]:
     if side.submission is None:
         return {"id": None, "file_name": side.file_name}
     return submission_document(side.submission)
+
+
+def _outcome_part(difference: Difference, side: int) -> dict[str, Any] | None:
+    """How the evaluation ended whose figures are compared; None where none is."""
+    if difference.compared is None:
+        return None
+    outcome = difference.compared[side].outcome
+    return {"status": outcome.status.value, "reason": reason_document(outcome.reason)}
 
 
 def _case_part(case: CaseChange) -> dict[str, Any]:

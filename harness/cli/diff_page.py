@@ -57,14 +57,16 @@ def difference_page(difference: Difference) -> str:
 
 def _figures(difference: Difference) -> list[str]:
     comparison, new = difference.comparison, difference.new
-    if comparison is None or new.submission is None:
-        return []
     parts = ["<h2>Figures</h2>"]
+    endings = [f"<p>{escape(line)}</p>" for line in difference.endings]
+    if comparison is None or new.submission is None or difference.compared is None:
+        return [*parts, *endings]
+    parts += endings
     if comparison.refusal:
         return [*parts, f"<p>No comparison: {escape(comparison.refusal)}.</p>"]
     if not comparison.cases and comparison.score is None:
         return [*parts, "<p>Neither was benchmarked, so there are no figures to compare.</p>"]
-    parts.append(f"<p>{escape(format_class(new.evaluations[-1].rank_class(new.submission.leaderboard)))}</p>")
+    parts.append(f"<p>{escape(format_class(difference.compared[1].rank_class(new.submission.leaderboard)))}</p>")
     parts.append(_comparison_table(comparison))
     return [*parts, *(f'<p class="note">{escape(note)}</p>' for note in comparison.notes)]
 
@@ -108,7 +110,7 @@ def _measured(difference: Difference) -> list[str]:
             f'<td class="n">{escape(b)}</td><td class="n">{escape(ratio)}</td><td class="{verdict}">{verdict}</td>'
             f'<td class="n">{escape(null)}</td>'
         )
-    where = f"{result.leaderboard} · {result.grid.value} grid · {result.device.name}, in turns, in one session"
+    where = f"{result.leaderboard} · {format_class(result.of)}, in turns, in one session"
     overall = result.verdict
     word = f'<p class="{overall.value}">Score: {overall.value}</p>' if overall is not None else ""
     table = _table(["#", "benchmark", "old", "new", "new/old", "verdict", "old/old"], rows)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.formatting import format_case, format_class, format_ratio, format_time, printable
+from harness.cli.formatting import format_case, format_class, format_ratio, format_time, printable, printable_name
 from harness.cli.operands import Side
 from harness.cli.report import plain_table, print_table, write
-from harness.evaluation.record import Status
+from harness.evaluation.record import Mode, ReasonCode, Status
 from harness.history.code_diff import DiffLine, LineKind
 from harness.history.comparison import Change, Comparison
 from harness.measure.comparison import Verdict
 from harness.measure.statistics import Figure
+from harness.store.rows import EvaluationRow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +44,8 @@ class Difference:
     measured: PairedComparison | None = None
     compilations: tuple[CompilationChange, ...] = ()
     """By architecture, where both sides were compiled without the device."""
+    compared: tuple[EvaluationRow, EvaluationRow] | None = None
+    """Those whose figures `comparison` holds."""
 
     @property
     def renamed(self) -> tuple[str, str] | None:
@@ -59,9 +62,49 @@ class Difference:
     @property
     def operands(self) -> str:
         """The two operands as a command takes them."""
+        from shlex import quote
+
         return " ".join(
-            str(side.submission.id) if side.submission is not None else side.file_name for side in (self.old, self.new)
+            str(side.submission.id) if side.submission is not None else quote(printable_name(side.file_name))
+            for side in (self.old, self.new)
         )
+
+    @property
+    def endings(self) -> list[str]:
+        """A line for each side that did not pass, or that has no figures at all, and one on a score that is missing."""
+        sides = {"old": self.old, "new": self.new}
+        lines = []
+        for name, side in sides.items():
+            if side.submission is None:
+                lines.append(f"{name}: {side.short} is a file, not a submission, so it has no figures on record")
+            elif not side.evaluations:
+                lines.append(f"{name}: {side.short} was not evaluated")
+        if self.compared is None or self.comparison is None:
+            return lines
+        rows = dict(zip(sides, self.compared, strict=True))
+        lines += [f"{name}: {_ending(row)}" for name, row in rows.items() if row.outcome.status is not Status.PASSED]
+        scoreless = [f"{name} has none ({_why_no_score(row)})" for name, row in rows.items() if row.score is None]
+        if scoreless and self.comparison.cases:
+            lines.append(f"no score is compared: {', '.join(scoreless)}")
+        return lines
+
+
+def _ending(row: EvaluationRow) -> str:
+    """`failed: 3 of 1024 wrong`, on one line."""
+    status, reason = row.outcome.status.value, row.outcome.reason
+    if reason is None:
+        return status
+    message = reason.message.strip().partition("\n")[0]
+    return f"{status}: {printable_name(message) or reason.code.value.replace('_', ' ')}"
+
+
+def _why_no_score(row: EvaluationRow) -> str:
+    if row.outcome.status is not Status.PASSED:
+        return row.outcome.status.value
+    if row.header.mode is Mode.TEST:
+        return "test mode"
+    reason = row.outcome.rank_reason
+    return "cases left out" if reason and reason.code is ReasonCode.CASES_LEFT_OUT else "a benchmark without a time"
 
 
 def render_difference(console: Console, difference: Difference) -> None:
@@ -77,9 +120,15 @@ def render_difference(console: Console, difference: Difference) -> None:
 
         console.print()
         render_comparison(console, difference.measured, old, new)
-    elif difference.comparison is not None:
-        console.print()
-        _write_figures(console, difference)
+    else:
+        if difference.endings or difference.comparison is not None:
+            console.print()
+        for line in difference.endings:
+            write(console, line, style="yellow")
+        if difference.comparison is not None:
+            _write_figures(console, difference)
+        elif difference.old.source != difference.new.source:
+            _offer_to_measure(console, difference)
     if difference.compilations:
         from harness.cli.compile_diff import render_compilation_changes
 
@@ -149,6 +198,7 @@ def _code_text(line: DiffLine, old: Sequence[Text], new: Sequence[Text]) -> Text
 def _write_figures(console: Console, difference: Difference) -> None:
     comparison, new = difference.comparison, difference.new
     assert comparison is not None
+    assert difference.compared is not None
     assert new.submission is not None
     if comparison.refusal:
         write(console, f"No comparison: {printable(comparison.refusal)}.", style="yellow")
@@ -156,12 +206,16 @@ def _write_figures(console: Console, difference: Difference) -> None:
     if not comparison.cases and comparison.score is None:
         write(console, "Neither was benchmarked, so there are no figures to compare.")
         return
-    write(console, format_class(new.evaluations[-1].rank_class(new.submission.leaderboard)))
+    write(console, format_class(difference.compared[1].rank_class(new.submission.leaderboard)))
     print_table(console, _table(comparison))
     for note in comparison.notes:
         write(console, note, style="dim")
     if comparison.sessions_differ:
-        write(console, f"To measure both now, in turns: harness diff {difference.operands} --measure", style="dim")
+        _offer_to_measure(console, difference)
+
+
+def _offer_to_measure(console: Console, difference: Difference) -> None:
+    write(console, f"To measure both now, in turns: harness diff {difference.operands} --measure", style="dim")
 
 
 def _table(comparison: Comparison) -> Table:

@@ -14,6 +14,11 @@ def find_submission(reader: Reader, submission_id: int) -> SubmissionRow:
     submission = reader.submission(submission_id)
     if submission is None:
         last = reader.last_submission_id()
+        if last is not None and 1 <= submission_id < last:
+            raise RequestError(
+                f"submission {submission_id} is not there (deleted?); the last is {last}",
+                hint="`harness history` lists yours.",
+            )
         raise RequestError(
             f"there is no submission {submission_id}",
             allowed="" if last is None else f"1 to {last}",

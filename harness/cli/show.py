@@ -1,4 +1,4 @@
-"""`harness show ID`: one submission, its code, its evaluations, its logs."""
+"""`harness show ID`: one submission, its evaluations, its logs, its code."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="ID")
-@click.option("--code/--no-code", default=True, help="Print the source too (before the figures).")
+@click.option("--code/--no-code", default=True, help="Print the source too, after everything else.")
 @json_option
 def show_command(name: str, code: bool, as_json: bool) -> None:
-    """Show one submission: code, techniques, notes, cases, messages, logs. ID is its number, or a tag of yours that it
+    """Show one submission: cases, messages, logs, techniques, notes, code. ID is its number, or a tag of yours that it
     alone has (see `harness note`).
 
     \b
@@ -59,8 +59,6 @@ def show_command(name: str, code: bool, as_json: bool) -> None:
         print_json(document)
         return
     console = stdout_console()
-    if code:
-        _write_code(console, submission, source)
     if not evaluations:
         write(console, f"submission {id} was not evaluated: it was stopped before its first case, or is just starting")
     for number, evaluation in enumerate(evaluations):
@@ -82,6 +80,9 @@ def show_command(name: str, code: bool, as_json: bool) -> None:
         write(console, f"tags: {format_tags(tags)}")
     for note in notes:
         write(console, f"note {note.id}: {printable(note.text)}")
+    if code:  # last, so that `| head` says what it is and how it ended
+        console.print()
+        _write_code(console, submission, source)
 
 
 def _write_techniques(console: Console, techniques: Sequence[Finding]) -> None:
@@ -111,5 +112,4 @@ def _write_code(console: Console, submission: SubmissionRow, source: str) -> Non
         lexer = Syntax.guess_lexer(submission.file_name, code=source)
         console.print(Syntax(printable(source), lexer, theme="ansi_dark", background_color="default", word_wrap=True))
     else:
-        click.echo(printable(source))
-    console.print()
+        click.echo(printable(source), nl=not source.endswith("\n"))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.boards.board import GridName, RankBy, Spec
-from harness.evaluation.record import Device, IsolationLevel, Reason, Status
+from harness.evaluation.record import Device, IsolationLevel, Protocol, Reason, Status
 from harness.measure.comparison import Judgement, Unit, Verdict, judge, judge_all
+from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, median, median_interval
 
 Readings = tuple[int, int, int, int]
@@ -82,6 +83,12 @@ class PairedComparison:
     log: str
     cases: tuple[CaseComparison, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def of(self) -> RankClass:
+        """What these times may be compared with."""
+        device = self.device
+        return RankClass(self.leaderboard, self.grid, device.kind, device.name, Protocol.SEALED, self.isolation)
 
     @property
     def overall(self) -> Judgement | None:

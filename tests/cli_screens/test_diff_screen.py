@@ -8,15 +8,23 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import cast
 
 import pytest
 import sample_store
 from click.testing import Result
 from rich.console import Console
 
+from harness.boards.board import GridName, RankBy
+from harness.cli.comparing import render_comparison
+from harness.cli.compile_diff import render_compilation_changes
 from harness.cli.diff_page import difference_page
 from harness.cli.diff_screen import Difference, render_difference
 from harness.cli.operands import Side
+from harness.comparing.record import PairedComparison
+from harness.compiling.comparison import CompilationChange, KernelChange, ResourceChange, Trend
+from harness.compiling.record import Kernel
+from harness.evaluation.record import EvaluationOutcome, Reason, ReasonCode, Status
 from harness.history.code_diff import code_diff
 from harness.store import Store
 from harness.techniques import extract
@@ -152,3 +160,70 @@ def test_measure_refuses_two_boards(home: Path, harness: Run) -> None:
     result = harness("diff", "1", "2", "--measure")
     assert result.exit_code == 2
     assert "times of different boards are not compared" in result.stderr
+
+
+def not_passed(store: Store, status: Status, message: str, medians_us: tuple[float, ...] = ()) -> int:
+    submission = store.add_submission("cholesky", "ada", "blocked.py", f"# {status}\n")
+    evaluation = store.begin_evaluation(submission, sample_store.HEADER)
+    for index, median_us in enumerate(medians_us):
+        store.add_case(evaluation, sample_store.benchmark_case(index, median_us))
+    store.finish_evaluation(evaluation, EvaluationOutcome(status, Reason(ReasonCode.WRONG_ANSWER, message)))
+    return submission
+
+
+def test_a_side_that_did_not_pass_says_so(home: Path, harness: Run) -> None:
+    with Store.open() as store:
+        sample_store.passed(store, "ada", OLD, (100.0, 200.0, 400.0))
+        not_passed(store, Status.REJECTED, "3 of 1024 wrong\nand more of it", (50.0,))
+        not_passed(store, Status.TIMEOUT, "")
+        submission = store.add_submission("cholesky", "ada", "k.py", "# stopped\n")
+    shown = harness("diff", "1", "2", "--html", str(home / "page.html")).output.splitlines()
+    for line in ("new: rejected: 3 of 1024 wrong", "no score is compared: new has none (rejected)"):
+        assert line in shown
+        assert line in "".join(Page((home / "page.html").read_text()).text)
+    assert "and more of it" not in "\n".join(shown)
+    assert not any(line.startswith("old:") for line in shown)
+    both = harness("diff", "3", "2").output.splitlines()
+    assert "old: timeout: wrong answer" in both
+    assert "no score is compared: old has none (timeout), new has none (rejected)" in both
+    assert f"new: {submission} was not evaluated" in harness("diff", "2", str(submission)).output.splitlines()
+    assert "no score is compared" not in harness("diff", "1", "1").output
+    document = json.loads(harness("diff", "1", "2", "--json").output)
+    assert document["old_outcome"] == {"status": "passed", "reason": None}
+    assert document["new_outcome"]["status"] == "rejected"
+    assert document["new_outcome"]["reason"]["message"].startswith("3 of 1024 wrong")
+
+
+def test_a_file_has_no_figures_and_that_is_said(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(filled)
+    Path("v 2.py").write_text(sample_store.FAST.replace("64", "128"))
+    shown = harness("diff", "1", "v 2.py").output.splitlines()
+    assert "new: v 2.py is a file, not a submission, so it has no figures on record" in shown
+    assert "To measure both now, in turns: harness diff 1 'v 2.py' --measure" in shown
+
+
+def test_what_changed_in_the_kernels_fits_the_screen() -> None:
+    names = ("registers", "spill bytes", "stack bytes", "shared bytes", "threads", "code bytes", "occupancy %")
+    fields = tuple(ResourceChange(name, 1000, 2000, Trend.CHANGED) for name in names)
+    kernel = cast(Kernel, object())
+    kernels = (
+        KernelChange("a_kernel", kernel, kernel, fields),
+        *(KernelChange(f"same_{number}", kernel, kernel) for number in range(12)),
+    )
+    file = io.StringIO()
+    render_compilation_changes(Console(file=file, width=80), [CompilationChange("sm_100a", kernels)])
+    shown = file.getvalue().splitlines()
+    assert max(map(len, shown)) <= 80
+    assert not any(line.endswith(" ") for line in shown)
+    at = next(number for number, line in enumerate(shown) if line.startswith("  a_kernel: registers 1,000 → 2,000, "))
+    assert shown[at + 1].startswith("    ")
+    assert shown[at + 1][4] != " "
+    assert "occupancy % 1,000 → 2,000" in " ".join(" ".join(shown).split())
+
+
+def test_compare_says_what_it_measured_on_as_submit_does() -> None:
+    header = sample_store.HEADER
+    result = PairedComparison("cholesky", GridName.CPU, header.device, header.isolation, RankBy.GEOM, 1, "")
+    file = io.StringIO()
+    render_comparison(Console(file=file, width=120), result, Side(OLD, "old.py", None), Side(NEW, "new.py", None))
+    assert "cholesky · cpu grid · Intel Xeon @ 2.10GHz · sealed-1 · bubblewrap" in file.getvalue().splitlines()
