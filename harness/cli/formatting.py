@@ -120,13 +120,17 @@ def format_moment(moment: datetime) -> str:
     return local.strftime("%b %d %H:%M" if local.year == datetime.now().astimezone().year else "%Y-%m-%d")
 
 
-def format_class(rank_class: RankClass) -> str:
-    """One line that says what a figure may be compared with."""
+def format_class(rank_class: RankClass, among: Iterable[RankClass] = ()) -> str:
+    """One line that says what a figure may be compared with. `among` are the classes that are shown beside it: of those
+    that differ in their benchmarks alone, each names its own."""
     if rank_class.protocol is Protocol.HOSTED:
         return f"imported from a parquet file · {printable(rank_class.device)} · not measured here"
     isolation = "NOT ISOLATED" if rank_class.isolation is IsolationLevel.NONE else rank_class.isolation.value
+    alike = [each for each in among if each.of_any_benchmarks == rank_class.of_any_benchmarks]
+    benchmarks = f" · benchmarks {rank_class.benchmarks[:6] or 'unknown'}" if len(alike) > 1 else ""
     return (
         f"{rank_class.grid.value} grid · {format_device(rank_class.device)} · {rank_class.protocol.value} · {isolation}"
+        f"{benchmarks}"
     )
 
 

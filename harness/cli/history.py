@@ -160,7 +160,8 @@ def _sections(progress: Sequence[Step]) -> dict[Key, list[Step]]:
     sections: dict[Key, list[Step]] = {}
     for step in reversed(progress):
         board = step.row.leaderboard
-        sections.setdefault((board, step.row.rank_class or newest[board]), []).append(step)
+        of = step.row.rank_class or newest[board]
+        sections.setdefault((board, of and of.of_any_benchmarks), []).append(step)
     return {key: section[::-1] for key, section in sections.items()}
 
 
@@ -174,13 +175,12 @@ def _lines(
     tags, notes = reader.remarks(step.row.id for section in sections.values() for step in section)
     lines: dict[Key, list[Line]] = {}
     for key, section in sections.items():
-        rank_class = key[1]
-        ranked = rank_class is not None and any(step.row.rank_then is not None for step in section)
-        best = reader.best_scores(rank_class) if ranked and rank_class is not None else {}
+        ranked = {step.row.rank_class for step in section if step.row.rank_then is not None}
+        best = {of: reader.best_scores(of) for of in ranked if of is not None}
         lines[key] = [
             Line(
                 step,
-                rank_now(step.row, best),
+                rank_now(step.row, best.get(step.row.rank_class, {}) if step.row.rank_class else {}),
                 _changes(known, step),
                 tuple(tags.get(step.row.id, ())),
                 tuple(notes.get(step.row.id, ())),

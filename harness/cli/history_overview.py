@@ -85,6 +85,7 @@ def _to_type(leaderboard: str) -> str:
 
 def _board_line(newest_first: Sequence[HistoryRow], of: RankClass | None) -> BoardLine:
     scored = [row for row in newest_first if row.comparable is not None and row.score is not None]
+    scored = [row for row in scored if row.comparable == scored[0].comparable]  # a board's benchmarks may have changed
     return BoardLine(
         leaderboard=newest_first[0].leaderboard,
         submissions=len({row.id for row in newest_first}),

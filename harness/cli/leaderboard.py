@@ -73,8 +73,9 @@ def leaderboard_command(
 ) -> None:
     """Show a board's ranking.
 
-    Scores are ranked only among those of the same grid, device, protocol and isolation. A user stands with the best of
-    their sources; runs of one source count by their median. Ranks within the noise between runs are equal (`=`).
+    Scores are ranked only among those of the same benchmarks, device, protocol and isolation. A user stands with the
+    best of their sources; runs of one source count by their median. Ranks within the noise between runs are equal
+    (`=`).
 
     \b
     harness leaderboard cholesky
@@ -106,7 +107,7 @@ def leaderboard_command(
     for ranking in rankings:
         rank_class = ranking.rank_class
         console.print()
-        write(console, format_class(rank_class))
+        write(console, format_class(rank_class, [each.rank_class for each in rankings]))
         print_table(console, _table(ranking, since, console.width))
         if ranking.total > len(ranking.entries):
             write(console, f"… {ranking.total - len(ranking.entries)} slower; --limit 0 shows them", style="dim")
@@ -189,6 +190,7 @@ def _document(
                 "device": ranking.rank_class.device,
                 "protocol": ranking.rank_class.protocol.value,
                 "isolation": ranking.rank_class.isolation.value,
+                "benchmarks": ranking.rank_class.benchmarks,
                 "delta": ranking.rank_class.delta,
                 "delta_calibrated_at": calibrated_at(ranking.rank_class),
                 "entries": [

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.boards.board import GridName
 from harness.cli.formatting import (
     cells,
     ending,
     format_case,
     format_change,
+    format_class,
     format_device,
     format_indices,
     format_moment,
@@ -22,6 +24,8 @@ from harness.cli.formatting import (
     shortened,
     sparkline,
 )
+from harness.evaluation.record import IsolationLevel, Protocol
+from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval
 
 
@@ -152,3 +156,11 @@ def test_printable_names_what_it_hides() -> None:
 def test_ending() -> None:
     assert ending("1\n2\n3\n", 3) == "1\n2\n3"
     assert ending("1\n2\n3\n4\n", 2) == "… 2 lines before\n3\n4"
+
+
+def test_classes_of_other_benchmarks_are_told_apart() -> None:
+    what = ("b", GridName.CPU, "cpu", "a processor", Protocol.SEALED, IsolationLevel.NAMESPACES)
+    old, new = RankClass(*what, "0123456789abcdef"), RankClass(*what, "fedcba9876543210")
+    other = RankClass("b", GridName.FULL, *what[2:], "0123456789abcdef")
+    assert format_class(old, [old, other]) == "cpu grid · a processor · sealed-1 · namespaces"
+    assert format_class(old, [old, new]) == "cpu grid · a processor · sealed-1 · namespaces · benchmarks 012345"
