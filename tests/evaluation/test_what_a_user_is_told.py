@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+
+from harness.worker.entry import NoEntryError, load_entry
 
 from .conftest import Command
 
@@ -40,7 +43,7 @@ def test_a_silent_run_that_passes_leaves_nothing_and_names_nothing(
     assert "logs:" not in answer.out
     assert "printed" not in answer.out
     assert run_logs(temporary) == []
-    assert command("run", write(GOOD), "--case", "0", "--json").evaluation["log"] is None
+    assert command("run", write(GOOD), "--case", "0", "--mode", "test", "--json").evaluation["log"] is None
     assert command("run", write(GOOD), "--case", "99").status == 2
     assert run_logs(temporary) == []
 
@@ -49,11 +52,11 @@ def test_what_it_printed_is_told_with_its_log(command: Command, write: Write, te
     """Once a log, with the import's output, over all cases, passed or failed."""
     loud = "print('12345')\ndef custom_kernel(data):\n    print('123456789')\n    return data[0] + data[1]\n"
     for body, status in ((loud, 0), (loud.replace("return", "raise ValueError #"), 1)):
-        answer = command("run", write(body), "--case", "0", "--case", "1")
+        answer = command("run", write(body), "--mode", "test", "--case", "0", "--case", "1")
         assert answer.status == status, answer.err
         [(size, log)] = PRINTED.findall(answer.out)
         assert int(size) == Path(log).stat().st_size == 6 + 2 * 10
-    broken = command("run", write("print('12345')\nraise ValueError\n"), "--case", "0", "--case", "1")
+    broken = command("run", write("print('12345')\nraise ValueError\n"), "--mode", "test", "--case", "0")
     assert [size for size, _ in PRINTED.findall(broken.out)] == ["6"]
     assert len(run_logs(temporary)) == 3
 
@@ -93,9 +96,6 @@ def test_cuda_without_a_device_fails_with_a_hint(body: str, hinted: bool, comman
     ("body", "ending"),
     [
         ("def kernel(data):\n    return data[0] + data[1]\n", ": rename kernel to custom_kernel"),
-        ("def my_sum(data, how=1):\n    return data[0] + data[1]\n", ": rename my_sum to custom_kernel"),
-        ("def one(data):\n    pass\ndef other(data):\n    pass\n", "custom_kernel(data)"),
-        ("from os.path import basename\ndef _own(data):\n    pass\n", "custom_kernel(data)"),
         ("def kernel(a, b, c, d):\n    pass\n", ", and kernel() takes 4 where the data of this board has 2 items"),
     ],
 )
@@ -105,10 +105,28 @@ def test_a_function_of_another_name(body: str, ending: str, command: Command, wr
     assert reason["message"].endswith(ending)
 
 
+@pytest.mark.parametrize(
+    ("body", "ending"),
+    [
+        ("def my_sum(data, how=1):\n    return data[0] + data[1]\n", ": rename my_sum to custom_kernel"),
+        ("def one(data):\n    pass\ndef other(data):\n    pass\n", "custom_kernel(data)"),
+        ("from os.path import basename\ndef _own(data):\n    pass\n", "custom_kernel(data)"),
+    ],
+)
+def test_no_function_of_a_known_name(body: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "names_no_entry.py").write_text(body)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "names_no_entry", raising=False)
+    with pytest.raises(NoEntryError) as raised:
+        load_entry("names_no_entry.py")
+    assert str(raised.value).endswith(ending)
+
+
 def test_a_gpu_that_the_board_has_not_is_warned_of(command: Command, write: Write) -> None:
     told = "is not one of this board's GPUs (B200, "
-    assert f"warning: 'RTX9999' {told}" in command("run", write("#!POPCORN gpu RTX9999\n" + GOOD), "--case", "0").err
-    assert told not in command("run", write("#!POPCORN gpu b200\n" + GOOD), "--case", "0").err
+    only = ("--mode", "test", "--case", "0")
+    assert f"warning: 'RTX9999' {told}" in command("run", write("#!POPCORN gpu RTX9999\n" + GOOD), *only).err
+    assert told not in command("run", write("#!POPCORN gpu b200\n" + GOOD), *only).err
 
 
 def test_a_warning_is_told_once_to_one_reader(command: Command, write: Write) -> None:

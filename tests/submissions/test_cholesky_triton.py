@@ -33,7 +33,11 @@ WORST = 5
 """Times the library's residual, at most (beside which a thousandth of what is allowed at n = 1 is nothing)."""
 
 
-@pytest.mark.parametrize("name", CASES)
+def thorough(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.thorough] if name.partition(" ")[2] in VARIANTS else [])
+
+
+@pytest.mark.parametrize("name", [thorough(name) for name in CASES])
 def test_right_in_the_interpreter(name: str) -> None:
     """TF32 as the tensor cores take it: operands cut to 10 bits of mantissa."""
     if name.endswith("helion"):
