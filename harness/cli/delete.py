@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import WholeNumber, json_option, print_json
+from harness.cli.common import WholeNumber, json_option, print_json, say
 from harness.cli.formatting import format_moment, format_time, printable_name
 from harness.cli.lookup import belongs, find_submission, other_owner
 from harness.errors import RequestError
@@ -33,9 +33,9 @@ def delete_command(ids: tuple[int, ...], yes: bool, as_json: bool) -> None:
     with open_reader() as reader:
         found = [(find_submission(reader, id), reader.evaluations(id, with_rank=False)) for id in chosen]
     for submission, evaluations in found:
-        click.echo(_line(submission, evaluations), err=True)
+        say(_line(submission, evaluations))
         if owner := other_owner(submission):
-            click.echo(f"submission {submission.id} {belongs(owner)}", err=True)
+            say(f"submission {submission.id} {belongs(owner)}")
     if not yes:
         if not sys.stdin.isatty():
             raise RequestError("nobody is here to confirm it", hint="Add --yes to delete without being asked.")

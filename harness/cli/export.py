@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.cli.common import UserName, json_option, print_json
+from harness.cli.common import UserName, json_option, print_json, say
 from harness.cli.streams import is_closed, takes_unicode
 from harness.errors import MachineError, RequestError
 
@@ -100,6 +100,6 @@ def teller(what: str) -> Iterator[Callable[[int], None]]:
         now = time.monotonic()
         if now - last >= _TELL_EVERY_S:
             last = now
-            click.echo(f"  {count} {what}, {count / (now - begin):.0f} a second", err=True)
+            say(f"  {count} {what}, {count / (now - begin):.0f} a second")
 
     yield told

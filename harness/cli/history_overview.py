@@ -12,7 +12,7 @@ from harness.cli.history_screen import Line, legend, write_lines
 from harness.cli.layout import NARROW, WIDE, Column, fitted_table
 from harness.cli.report import print_table, write
 from harness.evaluation.record import Protocol
-from harness.history.progress import Step, best_run
+from harness.history.progress import Step, best_run, like_the_newest
 from harness.measure.ranking import RankClass
 from harness.store import HistoryRow, Reader
 from harness.store.ranked import Place
@@ -84,8 +84,7 @@ def _to_type(leaderboard: str) -> str:
 
 
 def _board_line(newest_first: Sequence[HistoryRow], of: RankClass | None) -> BoardLine:
-    scored = [row for row in newest_first if row.comparable is not None and row.score is not None]
-    scored = [row for row in scored if row.comparable == scored[0].comparable]  # a board's benchmarks may have changed
+    scored = like_the_newest(newest_first)
     return BoardLine(
         leaderboard=newest_first[0].leaderboard,
         submissions=len({row.id for row in newest_first}),

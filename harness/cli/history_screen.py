@@ -21,7 +21,7 @@ from harness.cli.layout import Column, fitted_table
 from harness.cli.note import format_tags, note_document
 from harness.cli.report import print_table, write
 from harness.evaluation.record import Mode, Protocol, ReasonCode, Status
-from harness.history.progress import Step, best_run
+from harness.history.progress import Step, best_run, like_the_newest
 from harness.measure.ranking import Rank
 from harness.store import HistoryRow, Note
 from harness.store.location import unisolated_allowed
@@ -176,8 +176,7 @@ def _rank(line: Line) -> str:
 
 
 def _write_trend(console: Console, section: Sequence[Step]) -> None:
-    scored = [step.row for step in section if step.row.score is not None and step.row.comparable is not None]
-    scored = [row for row in scored if row.comparable == scored[-1].comparable]  # a board may have been edited
+    scored = like_the_newest([step.row for step in reversed(section)])[::-1]
     scores = [row.score.value_ns for row in scored if row.score is not None][-TREND_POINTS:]
     if len(scores) < 2:
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import error_document, json_option, print_json
+from harness.cli.common import error_document, json_option, print_json, say
 from harness.cli.export import format_of, format_option, teller
 from harness.errors import ExitStatus, RequestError
 
@@ -53,7 +53,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
         count += 1
         if len(bad) < BAD_ROWS_SHOWN:
             bad.append(row)
-            click.echo(f"{file}: {unit} {row.number}: {row.what}", err=True)
+            say(f"{file}: {unit} {row.number}: {row.what}")
 
     parquet = format_of(file, format_name) == "parquet"
     unit = "row" if parquet else "line"
@@ -67,7 +67,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
             damage = error
     seconds = time.monotonic() - begin
     if count > len(bad):
-        click.echo(f"{file}: … and {count - len(bad)} further bad {unit}s", err=True)
+        say(f"{file}: … and {count - len(bad)} further bad {unit}s")
     summary = _summary(added, seconds, unit, count)
     told_of_damage = None
     if damage is not None:
@@ -90,7 +90,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
         }
         print_json(document if told_of_damage is None else document | error_document(told_of_damage))
         if told_of_damage is not None:
-            click.echo(f"harness: {told_of_damage}", err=True)
+            say(f"harness: {told_of_damage}")
     elif told_of_damage is not None:
         raise told_of_damage
     else:

@@ -17,6 +17,7 @@ import click
 
 from harness import __version__
 from harness.cli import streams
+from harness.cli.common import error_document, print_json, say
 from harness.errors import ExitStatus, HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 
 # name -> (module, one line of help). The module's function of the same name, with `_command` added, is the command.
@@ -107,39 +108,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         words = io.StringIO()
         error.show(words)
-        click.echo(_printable(words.getvalue()), nl=False, err=True)
+        say(words.getvalue().removesuffix("\n"))
         _end(ExitStatus.BAD_REQUEST, error if as_json else None)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("harness: stopped by the user", err=True)
+        say("harness: stopped by the user")
         _end(INTERRUPTED)
     except Exception as error:
         if debug:
             raise
         told = error if isinstance(error, HarnessError) else disk_fault(error)
         if told is not None:
-            click.echo(f"harness: {_printable(str(told))}", err=True)
+            say(f"harness: {told}")
             _end(told.exit_status, told if as_json else None)
-        click.echo(
-            f"harness: internal error: {type(error).__name__}: {_printable(str(error))}\n"
-            "This is a fault of harness, not of your file. `harness --debug …` shows where; please report it.",
-            err=True,
+        say(
+            f"harness: internal error: {type(error).__name__}: {error}\n"
+            "This is a fault of harness, not of your file. `harness --debug …` shows where; please report it."
         )
         _end(ExitStatus.MACHINE_CANNOT, error if as_json else None)
     _end(status if isinstance(status, int) else ExitStatus.PASSED)
 
 
-def _printable(text: str) -> str:
-    """Errors quote what was typed and what files hold."""
-    from harness.cli.formatting import printable
-
-    return printable(text)
-
-
 def _end(status: int, error: Exception | None = None) -> NoReturn:
     """Exit; a script that asked for JSON gets the document of the error instead of a result."""
     if error is not None:
-        from harness.cli.common import error_document, print_json
-
         with suppress(MachineError):  # standard output takes nothing, which may be the very error
             print_json(error_document(error))
     sys.exit(status)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import json_option, print_json, stdout_console, user_option
+from harness.cli.common import json_option, print_json, say, stdout_console, user_option
 from harness.cli.evaluating import evaluation_for, evaluation_options, resolve, watch
 from harness.cli.log_folders import log_folder
 from harness.errors import ExitStatus
@@ -65,5 +65,5 @@ def _saying_what_stays(ids: dict[str, int]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if "evaluation" in ids:
-            click.echo(f"the cases that finished are kept: harness show {ids['submission']}", err=True)
+            say(f"the cases that finished are kept: harness show {ids['submission']}")
         raise

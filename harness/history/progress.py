@@ -60,6 +60,12 @@ def may_be_best(row: HistoryRow) -> bool:
     )
 
 
+def like_the_newest(newest_first: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """The rows with a score that the newest one's may be compared with, e.g. to be drawn as one trend."""
+    scored = [row for row in newest_first if row.comparable is not None]
+    return [row for row in scored if row.comparable == scored[0].comparable]
+
+
 def best_run(rows: Iterable[HistoryRow]) -> HistoryRow | None:
     """The row of the best score of those that may be it."""
     return min(

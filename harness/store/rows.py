@@ -96,7 +96,7 @@ class EvaluationRow:
             header.device.name,
             header.protocol,
             header.isolation,
-            "" if self.score is None else benchmarks_digest(self.cases),
+            benchmarks_digest(self.cases),
             self.noise,
         )
 

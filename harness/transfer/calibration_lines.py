@@ -13,6 +13,7 @@ from harness.evaluation.record import Device, Protocol
 from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.store import codec
 from harness.store.calibrations import Calibration
+from harness.transfer.documents import is_number
 from harness.transfer.errors import RowError
 from harness.transfer.fields import Fields, dumps, fields_of
 
@@ -68,10 +69,8 @@ def _noise(fields: Fields) -> NoiseCalibration:
     return calibration
 
 
-def _is_positive(value: object, *, or_zero: bool = False) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 < value < math.inf or (or_zero and value == 0)
+def _is_positive(value: Any, *, or_zero: bool = False) -> bool:
+    return is_number(value) and (0 < value < math.inf or (or_zero and value == 0))
 
 
 def _moment(fields: Fields) -> datetime:

@@ -63,16 +63,16 @@ def _check_depth(depth: int) -> None:
         raise RowError("it is nested too deeply")
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_time_ns(value: Any) -> bool:
-    return _is_number(value) and (value == 0 or SHORTEST_NS <= abs(value) <= LONGEST_NS)
+    return is_number(value) and (value == 0 or SHORTEST_NS <= abs(value) <= LONGEST_NS)
 
 
 def _is_text_or_number(value: object) -> bool:
@@ -87,18 +87,18 @@ def _is_moderate(value: Any) -> bool:
     """No number in it overflows when a screen multiplies it."""
     if isinstance(value, dict | list):
         return all(map(_is_moderate, value.values() if isinstance(value, dict) else value))
-    return not _is_number(value) or abs(value) <= _LARGEST
+    return not is_number(value) or abs(value) <= _LARGEST
 
 
 _READINGS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("throttling",), lambda value: isinstance(value, list) and all(map(_is_text, value))),
-    **dict.fromkeys(("other_processes",), lambda value: isinstance(value, list) and all(map(_is_number, value))),
-    **dict.fromkeys(("governor",), _is_text),
+    "throttling": lambda value: isinstance(value, list) and all(map(is_text, value)),
+    "other_processes": lambda value: isinstance(value, list) and all(map(is_number, value)),
+    "governor": is_text,
     **dict.fromkeys(
         ("sm_clock_mhz", "sm_clock_max_mhz", "memory_clock_mhz", "temperature_c", "power_w", "power_limit_w",
          "throttled_power_ns", "throttled_thermal_ns", "other_process_count", "memory_used_bytes", "load_1min",
          "cores", "clock_mhz"),
-        lambda value: _is_number(value) and _is_moderate(value),
+        lambda value: is_number(value) and _is_moderate(value),
     ),
 }  # fmt: skip
 """What `harness.evaluation.state` reads; of what another version reads, nothing is asked."""
@@ -114,11 +114,11 @@ def _is_reading(value: object) -> bool:
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "device_details": (_is_text_or_number, "texts and numbers by name"),
-    "versions": (_is_text, "texts by name"),
-    "phases_s": (_is_number, "numbers by name"),
+    "versions": (is_text, "texts by name"),
+    "phases_s": (is_number, "numbers by name"),
     "state": (_is_reading, "readings of a device by name"),
     "spec": (_is_case_value, "a case's values by name"),
-    "notes": (_is_text, "texts"),
+    "notes": (is_text, "texts"),
     "report": (_is_moderate, "numbers of 64 bits"),
     **dict.fromkeys(
         ("wall_ns", "overhead_ns", "events_ns"), (_is_time_ns, "numbers of nanoseconds (allowed: 0, 0.001 to 2⁶³)")

@@ -32,6 +32,7 @@ from harness.evaluation.record import (
 )
 from harness.store import codec
 from harness.store.bulk import NewEvaluation, NewSubmission
+from harness.transfer.documents import is_number, is_text
 from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of
 
 COLUMNS = (
@@ -116,14 +117,10 @@ def _check_kept(kept: object, names: Sequence[str]) -> None:
         raise RowError("'published' is not an object")
     for name in names:
         value = kept.get(name)
-        if not (_FITS.get(name, _is_text)(value) or (value is None and name != "submission_id")):
+        if not (_FITS.get(name, is_text)(value) or (value is None and name != "submission_id")):
             raise RowError(f"'published' holds a {name} that no published row has")
         if isinstance(value, str):
             check_characters(value, f"{name} of 'published'")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _is_id(value: Any) -> bool:
@@ -131,7 +128,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return is_number(value) and abs(value) <= sys.float_info.max
 
 
 _FITS: dict[str, Callable[[Any], bool]] = {

@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from recording import record
 
 from harness.boards.board import GridName
 from harness.evaluation.record import (
@@ -96,10 +97,7 @@ def fill(url: str | None, submissions: list[Any]) -> None:
         for board, user, file_name, source, gpus, evaluations, notes, tags in submissions:
             submission = store.add_submission(board, user, file_name, source, gpus)
             for header, cases, outcome in evaluations:
-                evaluation = store.begin_evaluation(submission, header)
-                for case in cases:
-                    store.add_case(evaluation, case)
-                store.finish_evaluation(evaluation, outcome)
+                record(store, submission, header, cases, outcome)
             for note in notes:
                 store.add_note(submission, note)
             store.change_tags(submission, add=tags)

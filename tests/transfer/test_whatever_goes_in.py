@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from recording import record
 
 from harness.boards.board import GridName
 from harness.calibrating.record import DeviceCalibration
@@ -92,10 +93,7 @@ def fill(user: str, source: str) -> None:
     with Store.open() as store:
         for outcome, text in ((OUTCOME, source), (FAILED, source + "#")):
             submission = store.add_submission(BOARD, user, "k.py", text, ["H200"])
-            evaluation = store.begin_evaluation(submission, HEADER)
-            for case in CASES:
-                store.add_case(evaluation, case)
-            store.finish_evaluation(evaluation, outcome)
+            record(store, submission, HEADER, CASES, outcome)
             sha256 = hashlib.sha256(text.encode()).hexdigest()
             store.keep_compilation(sha256, BOARD, "sm_90a", json.dumps(to_dict(compilation(sha256))))
             store.add_note(submission, "fast")
