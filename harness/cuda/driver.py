@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import Structure, byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ushort, c_void_p
 from ctypes import c_ulonglong as c_u64
+from dataclasses import dataclass
 from functools import cache
 
 OUT_OF_MEMORY = 2
@@ -18,6 +19,7 @@ PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
 READ_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 HOST_REGISTER_DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
+ON_THE_HOST, ON_A_DEVICE = 1, 2  # CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE
 
 
 class CudaError(Exception):
@@ -188,15 +190,40 @@ class _Copy2D(Structure):
     )
 
 
-def copy_rows_to_host(host: int, device: int, *, pitch: int, width: int, rows: int, stream: int) -> None:
-    """Queue a copy of `rows` runs of `width` bytes, `pitch` bytes apart on the device, packed into pinned host memory.
+@dataclass(frozen=True)
+class Rows:
+    """Runs of `width` bytes, `pitch` bytes apart from `offset` on, of a block of device memory. In pinned host memory
+    they lie packed."""
+
+    offset: int
+    pitch: int
+    width: int
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.count * self.width
+
+
+def copy_rows_to_host(host: int, device: int, rows: Rows, stream: int) -> None:
+    """Queue a copy of runs of the block at `device` to pinned host memory.
 
     A copy engine does it, beside whatever the multiprocessors run, for another process too.
     """
-    copy = _Copy2D(
-        source_type=2, source_device=device, source_pitch=pitch, target_type=1, target_host=host, target_pitch=width
-    )
-    copy.width, copy.height = width, rows
+    copy = _Copy2D(source_type=ON_A_DEVICE, source_device=device + rows.offset, source_pitch=rows.pitch)
+    copy.target_type, copy.target_host, copy.target_pitch = ON_THE_HOST, host, rows.width
+    _copy_2d(copy, rows, stream)
+
+
+def copy_rows_to_device(device: int, host: int, rows: Rows, stream: int) -> None:
+    """The same the other way."""
+    copy = _Copy2D(source_type=ON_THE_HOST, source_host=host, source_pitch=rows.width)
+    copy.target_type, copy.target_device, copy.target_pitch = ON_A_DEVICE, device + rows.offset, rows.pitch
+    _copy_2d(copy, rows, stream)
+
+
+def _copy_2d(copy: _Copy2D, rows: Rows, stream: int) -> None:
+    copy.width, copy.height = rows.width, rows.count
     call("cuMemcpy2DAsync_v2", byref(copy), c_void_p(stream))
 
 

@@ -26,7 +26,7 @@ from harness.measure.statistics import median
 @dataclass(frozen=True)
 class Allowance:
     """What may honestly pass between the done word and the output's arrival: `fixed_ns`, and `copies` times what a
-    plain copy of the same size takes here."""
+    copy of the same size takes."""
 
     fixed_ns: int
     copies: float
@@ -34,16 +34,18 @@ class Allowance:
 
 CUDA_ALLOWANCE = Allowance(fixed_ns=7_000, copies=1.3)
 CPU_ALLOWANCE = Allowance(fixed_ns=2_000_000, copies=6.0)
-"""On a CPU the answer's way through two processes and a scheduler is part of it. What single calls are allowed for
-that is wide; `charged_for_lag_ns` bounds what all calls of a case gain by it."""
+"""Of a single call, beside what a plain copy takes here. On a CPU the answer's way through two processes and a
+scheduler is part of it, so single calls are allowed much there; the next bounds what all calls of a case gain."""
 
-LAG_FIXED_NS, LAG_COPIES = 250_000, 1.5
-"""By how much the median lag of a case's outputs may honestly exceed the twin's: `LAG_COPIES` times that, and so much
-more. Measured on two cores with up to six processes that want them: docs/trust.md."""
+CUDA_MEDIAN_ALLOWANCE = Allowance(fixed_ns=1_500, copies=1.05)
+CPU_MEDIAN_ALLOWANCE = Allowance(fixed_ns=250_000, copies=1.5)
+"""Of the median lag of a case, beside the twin's. As measured, on CPUs with two cores and up to six processes that
+want them: docs/trust.md."""
 
 GATE_ALLOWED_NS = 2_000_000
 """How long the gate may take from the reveal to the release: a switch between two processes on the device and a pass
-over twice its L2. A worker that skips the gate and computes meanwhile is charged what it takes beyond that."""
+over twice its L2. A worker that skips the gate has no use for that time, since pieces of the input come at its end; it
+is charged what it takes beyond it all the same."""
 
 PROBE_BYTES = 128 << 20
 
@@ -70,7 +72,7 @@ def lag_ns(reading: TimedCall) -> int:
     return reading.copied_ns - reading.wall_ns
 
 
-def charged_for_lag_ns(lags_ns: Sequence[int], twin_lags_ns: Sequence[int]) -> int:
+def charged_for_lag_ns(lags_ns: Sequence[int], twin_lags_ns: Sequence[int], allowance: Allowance) -> int:
     """What every call of a case is charged because its outputs lag more than copies of their size by the twin.
 
     Medians are compared, since on a busy machine any single lag may hold a scheduler's whole slice. For calls of equal
@@ -79,7 +81,7 @@ def charged_for_lag_ns(lags_ns: Sequence[int], twin_lags_ns: Sequence[int]) -> i
     """
     if not lags_ns or not twin_lags_ns:
         return 0
-    return max(0, round(median(lags_ns) - LAG_COPIES * median(twin_lags_ns)) - LAG_FIXED_NS)
+    return max(0, round(median(lags_ns) - allowance.copies * median(twin_lags_ns)) - allowance.fixed_ns)
 
 
 class Capture:

@@ -13,7 +13,7 @@ import torch
 
 from harness.boards.board import Board, Spec, Work, format_spec
 from harness.boards.reference import BoardCodeError, Reference
-from harness.evaluation.capture import charged_for_lag_ns, lag_ns
+from harness.evaluation.capture import CPU_MEDIAN_ALLOWANCE, CUDA_MEDIAN_ALLOWANCE, charged_for_lag_ns, lag_ns
 from harness.evaluation.clocks import TimedCall
 from harness.evaluation.contract import OutputForm
 from harness.evaluation.expected import Expected
@@ -192,7 +192,8 @@ class Benchmark(CaseRun):
         overhead_ns = 0
         if self.context.twin is not None:
             overhead_ns, twin_lag_ns = self.context.twin.costs_ns(form)
-            if not self.session.cuda:
+            # Where a call synchronises, its host only then queues the copy: `Capture` alone bounds that lag.
+            if not (self.session.cuda and reading.held):
                 self._lags.append(lag_ns(reading))
                 self._twin_lags.append(twin_lag_ns)
         self._overhead.append(overhead_ns)
@@ -220,7 +221,8 @@ class Benchmark(CaseRun):
 
     def _samples(self) -> Samples:
         events = tuple(self._events) if any(self._events) else ()
-        charged_ns = charged_for_lag_ns(self._lags, self._twin_lags)
+        allowance = CUDA_MEDIAN_ALLOWANCE if self.session.cuda else CPU_MEDIAN_ALLOWANCE
+        charged_ns = charged_for_lag_ns(self._lags, self._twin_lags, allowance)
         return Samples(tuple(wall_ns + charged_ns for wall_ns in self._wall), tuple(self._overhead), events)
 
     def _notes(self, note: str) -> tuple[str, ...]:

@@ -29,8 +29,20 @@ LOOK_AWAY_NS = 2_000_000
 """After so long in the spin, the clock also looks at the channel, for a worker that died or failed."""
 
 
-Reveal = Callable[[], None]
-Snapshot = Callable[[], "list[torch.Tensor]"]
+def nothing() -> None:
+    """No input to write."""
+
+
+@dataclass(frozen=True)
+class Gated:
+    """What the supervisor does while a call waits at the gate, and after it."""
+
+    reveal: Callable[[], None] = nothing
+    """Writes the input."""
+    complete: Callable[[], None] = nothing
+    """Writes what was withheld of it; the clock starts right afterwards."""
+    snapshot: Callable[[], list[torch.Tensor]] = list
+    """Takes private copies of the output, which no later write reaches."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class TimedCall:
 
 
 Reading = tuple[TimedCall, "list[torch.Tensor]"]
-"""A timed call and the snapshot of its output: private copies that no later write reaches."""
+"""A timed call and the snapshot of its output."""
 
 
 class Clock(Protocol):
@@ -57,9 +69,9 @@ class Clock(Protocol):
 
     worker: WorkerProcess
 
-    def timed(self, request: Message, reveal: Reveal, snapshot: Snapshot, timeout_s: float) -> Reading:
-        """Send `request` (`timed` or `noop`, without its number), `reveal` the input at the gate, time the call, and
-        take the `snapshot` of its output at once. Raises WorkerFault."""
+    def timed(self, request: Message, gated: Gated, timeout_s: float) -> Reading:
+        """Send `request` (`timed` or `noop`, without its number), reveal and complete the input at the gate, time the
+        call, and take the snapshot of its output at once. Raises WorkerFault."""
 
     def close(self) -> None: ...
 
@@ -90,13 +102,14 @@ class SocketClock:
         self._socket = open_clock(worker)
         self._number = 0
 
-    def timed(self, request: Message, reveal: Reveal, snapshot: Snapshot, timeout_s: float) -> Reading:
+    def timed(self, request: Message, gated: Gated, timeout_s: float) -> Reading:
         self._number += 1
         self.worker.send({**request, "number": self._number})
         self.worker.answer(timeout_s)  # queued: it waits at the gate
         self.worker.freeze()
         self._refuse_early_words()
-        reveal()
+        gated.reveal()
+        gated.complete()
         self.worker.freeze()  # and nothing ran meanwhile
         with no_collection():
             self._open_gate()
@@ -109,7 +122,7 @@ class SocketClock:
         t2 = time.perf_counter_ns()
         if not self.worker.freeze():  # a process born in the call ran on until now
             t2 = time.perf_counter_ns()
-        output = snapshot()
+        output = gated.snapshot()
         t3 = time.perf_counter_ns()
         self.worker.freeze()  # and nothing wrote meanwhile
         return TimedCall(t1 - t0, t2 - t0, t3 - t0, 0, 0, False, answer), output
@@ -168,7 +181,7 @@ class DeviceClock:
     def close(self) -> None:
         self._page.close()
 
-    def timed(self, request: Message, reveal: Reveal, snapshot: Snapshot, timeout_s: float) -> Reading:
+    def timed(self, request: Message, gated: Gated, timeout_s: float) -> Reading:
         self._number += 1
         self._seen_queued = False
         number, page = self._number, self._page.words
@@ -177,19 +190,20 @@ class DeviceClock:
         try:
             self._await(words.ACKNOWLEDGE, number, deadline, timeout_s)
             queued = self._await_queued(min(time.monotonic() + HOLD_CAP_S, deadline))
-            reveal()
+            gated.reveal()
             with no_collection():
                 revealed = time.perf_counter_ns()
                 page[words.REVEALED] = number
                 self._await(words.FLUSHED, number, deadline, timeout_s)
                 self._await_scheduled(deadline, timeout_s)
+                gated.complete()
                 t0 = time.perf_counter_ns()
                 page[words.RELEASE] = number
                 self._await(words.DONE, number, deadline, timeout_s)
                 t1 = time.perf_counter_ns()
                 self._await(words.COPIED, number, deadline, timeout_s)
                 t2 = time.perf_counter_ns()
-                output = snapshot()
+                output = gated.snapshot()
                 t3 = time.perf_counter_ns()
         finally:
             # Whatever happened, the device must not be left at the gate.

@@ -11,10 +11,18 @@ import random
 
 import torch
 
-from harness.cuda import driver
+from harness.cuda.driver import Rows, copy_rows_to_host
 
-ROWS, WIDTH = 256, 64
+COUNT, WIDTH = 256, 64
 """How many runs of how many bytes are read; an output smaller than that is read whole."""
+
+
+def places(nbytes: int, choice: random.Random) -> Rows:
+    """Where a look falls in an output of `nbytes`."""
+    if nbytes <= COUNT * WIDTH:
+        return Rows(0, max(nbytes, 1), max(nbytes, 1), int(nbytes > 0))
+    pitch = nbytes // COUNT
+    return Rows(choice.randrange(pitch - WIDTH + 1), pitch, WIDTH, COUNT)
 
 
 class Peek:
@@ -22,34 +30,26 @@ class Peek:
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()
-        self._buffer = torch.empty(ROWS * WIDTH, dtype=torch.uint8, pin_memory=True)
-        self._pitch = self._width = self._rows = self._offset = 0
+        self._buffer = torch.empty(COUNT * WIDTH, dtype=torch.uint8, pin_memory=True)
+        self._rows = places(0, random.Random(0))
 
     def aim(self, nbytes: int, choice: random.Random) -> None:
         """Choose where the next look falls in an output of `nbytes`."""
-        if nbytes <= ROWS * WIDTH:
-            self._pitch = self._width = max(nbytes, 1)
-            self._rows, self._offset = int(nbytes > 0), 0
-        else:
-            self._pitch, self._width, self._rows = nbytes // ROWS, WIDTH, ROWS
-            self._offset = choice.randrange(self._pitch - WIDTH + 1)
+        self._rows = places(nbytes, choice)
 
     def look(self, flat: torch.Tensor) -> torch.Tensor:
         """The bytes at the chosen places of `flat`, uint8 in device memory, as they are now. Overwritten by the next
         look."""
-        if self._rows:
-            driver.copy_rows_to_host(
-                self._buffer.data_ptr(),
-                flat.data_ptr() + self._offset,
-                pitch=self._pitch,
-                width=self._width,
-                rows=self._rows,
-                stream=self._stream.cuda_stream,
-            )
+        if self._rows.count:
+            copy_rows_to_host(self._buffer.data_ptr(), flat.data_ptr(), self._rows, self._stream.cuda_stream)
             self._stream.synchronize()
-        return self._buffer[: self._rows * self._width]
+        return self._buffer[: self._rows.nbytes]
 
     def same_places(self, flat: torch.Tensor) -> torch.Tensor:
         """The bytes of another tensor at the places of the last look, on the CPU."""
-        rows = torch.as_strided(flat, (self._rows, self._width), (self._pitch, 1), flat.storage_offset() + self._offset)
-        return rows.reshape(-1).cpu()
+        return rows_of(flat, self._rows).reshape(-1).cpu()
+
+
+def rows_of(flat: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """A view of these runs of a flat uint8 tensor, one a row."""
+    return torch.as_strided(flat, (rows.count, rows.width), (rows.pitch, 1), flat.storage_offset() + rows.offset)

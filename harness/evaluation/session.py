@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from harness.boards.answers import map_tensors
 from harness.boards.board import Board
 from harness.errors import MachineError
 from harness.evaluation.capture import Capture
-from harness.evaluation.clocks import Clock, DeviceClock, SocketClock, TimedCall
+from harness.evaluation.clocks import Clock, DeviceClock, Gated, SocketClock, TimedCall
 from harness.evaluation.contract import OutputForm, broken, form_of, may_write, rebuild
 from harness.evaluation.host import CODE, Host, submission_file, support_files
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.slots import Placed, Slots
+from harness.evaluation.withheld import Withheld
 from harness.evaluation.workers import WorkerFault, WorkerProcess
 from harness.wire.packing import Packed, where
 
@@ -34,6 +35,7 @@ class Session:
             self.clock: Clock = DeviceClock(self.worker) if cuda else SocketClock(self.worker)
             self.slots = Slots(self.worker)
             self._capture = Capture(self.slots, cuda=cuda)
+            self._withheld = Withheld() if cuda else None
         except WorkerFault as fault:
             self.worker.kill()
             said = self.worker.log_tail()
@@ -96,19 +98,24 @@ class Session:
         is in the reading's `wall_ns`."""
         placed = self.slots.place(packed, choice)
         places = self.slots.output_places(form.sizes, form.devices)
-        # The call runs ahead of the gate on the host of a CUDA device, so host tensors must be there already.
-        gated = "cuda" if self.cuda else "cpu"
-        if self.cuda:
+        if self.cuda:  # the call runs ahead of the gate on the host, so host tensors must be there already
             self.slots.reveal(placed, "cpu")
         self._settle()
 
         def reveal() -> None:
-            self.slots.reveal(placed, gated)
+            if self._withheld is None:
+                self.slots.reveal(placed, "cpu")
+            else:
+                self._withheld.write(self.slots.pairs(placed, "cuda"), choice)
             self._settle()
+
+        def complete() -> None:
+            if self._withheld is not None:
+                self._withheld.give()
 
         request = {"op": "timed", **placed.message(), "collect": places}
         self._capture.aim(places, choice)
-        reading, storages = self.clock.timed(request, reveal, self._capture.take, timeout_s)
+        reading, storages = self.clock.timed(request, Gated(reveal, complete, self._capture.take), timeout_s)
         charged = replace(reading, wall_ns=self._capture.charged_ns(reading))
         now = form_of(reading.answer, set(form.devices), self._board.settings)
         if not now.same_as(form):
@@ -119,12 +126,15 @@ class Session:
 
     def noop(self, timeout_s: float = 30.0) -> int:
         """The clock's own cost: a call of nothing, in ns."""
-        return self.clock.timed({"op": "noop"}, lambda: None, list, timeout_s)[0].wall_ns
+        return self.clock.timed({"op": "noop"}, Gated(), timeout_s)[0].wall_ns
 
-    def noop_with_output(self, form: OutputForm, timeout_s: float = 30.0) -> TimedCall:
-        """A call of nothing after which an output of this form is taken to its place."""
-        request = {"op": "noop", "collect": self.slots.output_places(form.sizes, form.devices)}
-        return self.clock.timed(request, lambda: None, list, timeout_s)[0]
+    def noop_with_output(
+        self, sizes: Sequence[int], devices: Sequence[str], *, written: bool = False, timeout_s: float = 30.0
+    ) -> TimedCall:
+        """A call of nothing, or one that writes its output, after which that is taken to its place."""
+        request = {"op": "noop", "collect": self.slots.output_places(sizes, devices), "written": written}
+        self._settle()
+        return self.clock.timed(request, Gated(), timeout_s)[0]
 
     def _check_inputs(self, placed: Placed) -> None:
         changed = self.slots.changed(placed, lambda path: may_write(self._board.settings, path))

@@ -127,11 +127,15 @@ class Slots:
         arena, offset, size = place
         return self._arenas[arena].flat[offset : offset + size]
 
+    def pairs(self, placed: Placed, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Every storage that lives on `device`, with its place; both flat uint8."""
+        each = zip(placed.packed.specs, placed.packed.storages, placed.places, strict=True)
+        return [(storage, self.bytes_at(place)) for spec, storage, place in each if spec.device == device]
+
     def reveal(self, placed: Placed, device: str) -> None:
         """Write the storages that live on `device` into their places."""
-        for spec, storage, place in zip(placed.packed.specs, placed.packed.storages, placed.places, strict=True):
-            if spec.device == device:
-                self.bytes_at(place).copy_(storage)
+        for storage, slot in self.pairs(placed, device):
+            slot.copy_(storage)
 
     def changed(self, placed: Placed, may_change: Callable[[str], bool]) -> str | None:
         """The path of an input whose bytes are not what was placed, or None. Storages of which every tensor may be

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from harness.evaluation.session import Session, died_unloaded, open_session
 from harness.evaluation.workers import WorkerFault
 
 Answer = TypeVar("Answer")
+LARGEST_BYTES = 256 << 20
 
 
 class Twin:
@@ -24,12 +26,17 @@ class Twin:
     def costs_ns(self, form: OutputForm) -> tuple[int, int]:
         """What a call of nothing costs, and how long after its done word an output of this form lies in its slot.
 
-        The second is not measured on CUDA, where it is 0: see `capture.CUDA_ALLOWANCE`.
+        On a CUDA device the second is of a call that writes its output, since a copy of what is still in the cache is
+        quicker. Of an output that is larger than LARGEST_BYTES, that much is copied, and the rest takes as long a byte.
         """
-        if self._cuda:
-            return self._ask(Session.noop), 0
-        reading = self._ask(lambda session: session.noop_with_output(form))
-        return reading.wall_ns, lag_ns(reading)
+        if not self._cuda:
+            reading = self._ask(lambda session: session.noop_with_output(form.sizes, form.devices))
+            return reading.wall_ns, lag_ns(reading)
+        overhead_ns = self._ask(Session.noop)
+        part = min(1.0, LARGEST_BYTES / max(1, sum(form.sizes)))
+        sizes = [math.ceil(size * part) for size in form.sizes]
+        reading = self._ask(lambda session: session.noop_with_output(sizes, form.devices, written=True))
+        return overhead_ns, round(lag_ns(reading) / part)
 
     def close(self) -> None:
         self._session.close()

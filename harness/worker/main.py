@@ -8,8 +8,9 @@ Messages, each answered by one frame (`timed` by two: `{"queued": true}` once ev
 `{"op": "call", "data", "placed"}`                             call it once, keep the output, describe it
 `{"op": "collect", "placed"}`                                  copy the kept output into the arenas
 `{"op": "timed", "number", "data", "placed", "collect"}`       one call behind the gate
-`{"op": "noop", "number", "collect"?}`                         the same without a submission: the clock's own cost, with
-                                                               `collect` also that of copying so much
+`{"op": "noop", "number", "collect"?, "written"?}`             the same without a submission: the clock's own cost, with
+                                                               `collect` also that of copying so much, which the call
+                                                               writes if `written`
 
 `data` is a manifest (`harness.wire.packing`), `placed` and `collect` are lists of `[arena, offset, nbytes]`, one for
 each storage. A failure is answered by `{"error": {"kind", "message", "traceback"}}`.
@@ -112,10 +113,11 @@ class Worker:
     def do_noop(self, request: Message, fds: list[int]) -> Message:
         assert self._device is not None
         placed = _placements(request.get("collect", ()))
-        blank = [torch.ones(size, dtype=torch.uint8) for _, _, size in placed]
+        blank = [torch.ones(size, dtype=torch.uint8, device=self._arenas[arena].device) for arena, _, size in placed]
         described: dict[str, Any] = {}
         collect = self._collector(placed, [], described) if placed else lambda output: None
-        events_ns = self._device.timed(request["number"], lambda: blank, collect)
+        written = bool(request.get("written"))
+        events_ns = self._device.timed(request["number"], lambda: fill(blank) if written else blank, collect)
         return {"finished": True, "events_ns": events_ns, **described}
 
     def _ready(self) -> tuple[WorkerDevice, Callable[[Any], Any]]:
@@ -142,6 +144,13 @@ class Worker:
         flats = [self._arenas[arena][offset : offset + size] for arena, offset, size in request["placed"]]
         data = unpack(request["data"], flats, board_class)
         return data, list(tensor_leaves(data))
+
+
+def fill(blank: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The work of a call that does nothing but write its output."""
+    for tensor in blank:
+        tensor.fill_(2)
+    return blank
 
 
 def _placements(placed: Iterable[Sequence[Any]]) -> list[Placement]:

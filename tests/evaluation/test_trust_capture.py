@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from harness.evaluation.capture import LAG_FIXED_NS, charged_for_lag_ns
+from harness.evaluation.capture import CPU_MEDIAN_ALLOWANCE, CUDA_MEDIAN_ALLOWANCE, charged_for_lag_ns
 from harness.evaluation.cases import fully_checked
 from harness.measure.statistics import median
 from harness.measure.stopping import LOOKS
@@ -14,19 +14,20 @@ TWIN = [100_000, 90_000, 5_000_000, 110_000, 100_000]
 
 
 def test_the_median_lag_beyond_the_twins_is_charged() -> None:
-    assert LAG_FIXED_NS == 250_000
-    assert charged_for_lag_ns([400_000] * 7, TWIN) == 0
-    assert charged_for_lag_ns([400_001] * 7, TWIN) == 1
-    assert charged_for_lag_ns([3_000_000] * 4 + [0] * 3, TWIN) == 2_600_000
+    assert CPU_MEDIAN_ALLOWANCE.fixed_ns == 250_000
+    assert charged_for_lag_ns([400_000] * 7, TWIN, CPU_MEDIAN_ALLOWANCE) == 0
+    assert charged_for_lag_ns([400_001] * 7, TWIN, CPU_MEDIAN_ALLOWANCE) == 1
+    assert charged_for_lag_ns([3_000_000] * 4 + [0] * 3, TWIN, CPU_MEDIAN_ALLOWANCE) == 2_600_000
+    assert charged_for_lag_ns([200_000] * 7, TWIN, CUDA_MEDIAN_ALLOWANCE) == 93_500
 
 
 def test_single_lags_are_not() -> None:
-    assert charged_for_lag_ns([9_000_000] * 3 + [100_000] * 4, TWIN) == 0
+    assert charged_for_lag_ns([9_000_000] * 3 + [100_000] * 4, TWIN, CPU_MEDIAN_ALLOWANCE) == 0
 
 
 def test_nothing_is_charged_where_nothing_was_measured() -> None:
-    assert charged_for_lag_ns([], TWIN) == 0
-    assert charged_for_lag_ns([9_000_000], []) == 0
+    assert charged_for_lag_ns([], TWIN, CUDA_MEDIAN_ALLOWANCE) == 0
+    assert charged_for_lag_ns([9_000_000], [], CUDA_MEDIAN_ALLOWANCE) == 0
 
 
 def test_calls_told_as_done_early_gain_the_allowance_at_most() -> None:
@@ -34,7 +35,7 @@ def test_calls_told_as_done_early_gain_the_allowance_at_most() -> None:
     choice, call_ns, due_ns = random.Random(5), 10_000_000, 400_000
     for _ in range(200):
         lags = [choice.choice((0, choice.randrange(call_ns), call_ns)) for _ in range(choice.choice((7, 15, 31)))]
-        charged = charged_for_lag_ns(lags, TWIN)
+        charged = charged_for_lag_ns(lags, TWIN, CPU_MEDIAN_ALLOWANCE)
         assert median([call_ns - lag + charged for lag in lags]) >= call_ns - due_ns
 
 
