@@ -49,7 +49,8 @@ class Withheld:
     def write(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], choice: random.Random) -> None:
         """Write every source to its slot (flat uint8 in device memory), the withheld pieces false from the start.
 
-        The sources are as before when it returns; the slots are complete after `give`.
+        All of it is queued on the current stream, which must be waited for before `give`; the sources are as before
+        then, the slots complete after `give`.
         """
         self._pending = []
         largest = sorted(range(len(pairs)), key=lambda i: -pairs[i][0].numel())[:TENSORS]
@@ -63,7 +64,7 @@ class Withheld:
             taken += rows.nbytes
             pieces = rows_of(source, rows)
             true = pieces.clone()
-            kept.copy_(true)
+            kept.copy_(true, non_blocking=True)
             pieces.copy_(true.roll(1, 0))
             slot.copy_(source)
             pieces.copy_(true)

@@ -29,7 +29,8 @@ n ≤ 128 is one launch of factor_kernel. Sizes that no block divides are padded
 Good at being read, and at running on anything from sm_80 on; its residual is of the library's class (on a CPU, where
 its source runs as Python, at most about twice it). The FMA units bound it where tensor cores would not. Compiled for
 sm_80, sm_90a and sm_100a by Triton 3.7.1, for the last two by 3.6 as well (where update_kernel takes 198 registers on
-sm_90a instead of 113, so that one program fits instead of two); not run on a GPU yet.
+sm_90a instead of 113, so that one program fits instead of two). On an H200, by Triton 3.6, 938.8 µs by geomean over the
+board's 15 cases, 2.74 times cuSOLVER: 8 times at n = 32, as fast from 8192 on.
 """
 
 from collections.abc import Iterator
