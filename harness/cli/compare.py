@@ -57,8 +57,8 @@ def compare_command(
     """Measure B against A: is it faster, slower or the same?
 
     Both run in one session, in turns (A B B A), on the same inputs. First A runs against itself: that sets the
-    threshold, and if it differs from itself by more than 0.5 % nothing is said. An operand that is all digits is a
-    submission's id, anything else a file, or a tag of yours where there is no such file. Nothing is recorded.
+    threshold, and if it surely differs from itself only a far larger difference is told. An operand that is all digits
+    is a submission's id, anything else a file, or a tag of yours where there is no such file. Nothing is recorded.
 
     \b
     harness compare 11 12

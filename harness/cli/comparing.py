@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VERDICT_STYLE = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.SAME: "", Verdict.UNSURE: "yellow"}
 _WHY_NONE = {
-    Why.NULL_OFF_CENTRE: "No verdict: A against itself is off by more than 0.5 %.",
+    Why.NULL_OFF_CENTRE: "No verdict: A against itself is surely off by more than 0.5 %, and B not by far more.",
     Why.TOO_SHORT: "No verdict: a call takes no longer than a call of nothing.",
     Why.TOO_FEW: "No verdict: too few units.",
 }
@@ -83,7 +83,7 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
         console,
         "Paired, in turns A B B A on the same inputs, in one session. ± is half the 99 % interval; A/A is A against "
         "itself. B is called slower or faster when the interval excludes 1 and the ratio is off by more than the "
-        "threshold: 0.5 %, or half the interval of A/A where that is more.",
+        "threshold: 0.5 %, or what A/A's interval spans where that is more, three times that from 1 % on.",
         style="dim",
     )
 

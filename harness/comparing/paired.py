@@ -194,15 +194,19 @@ class CaseRun:
         self._overhead = []
 
     def unit(self, first: Contestant, second: Contestant, *, fully: bool) -> Readings:
-        """A B on one fresh input, B A on the next; the readings in that order. Raises Failed."""
+        """A B on one fresh input, B A on the next; the readings in that order. Raises Failed.
+
+        A call of nothing in the twin goes before each: otherwise B's second call would follow one of its own process,
+        whose caches are warm, and A's never would.
+        """
         walls: list[int] = []
         for order in ((first, second), (second, first)):
             packed = self._fresh()
             for contestant in order:
+                self._overhead.append(self._twin.noop())
                 reading, output = contestant.timed(packed)
                 self._check(contestant, output, fully=fully)
                 walls.append(reading.wall_ns)
-        self._overhead.append(self._twin.noop())
         return walls[0], walls[1], walls[2], walls[3]
 
     def _fresh(self) -> Any:

@@ -23,7 +23,16 @@ CONFIDENCE = 0.99
 LEAST_THRESHOLD = 0.005
 """No ratio nearer to one than this is called a difference, however narrow its interval."""
 MOST_OFF_CENTRE = 0.005
-"""If A against itself is further from one than this, the comparison has nothing to say."""
+"""If A against itself is surely off one, by more than this, something other than the versions makes a difference."""
+TIMES_THAT = 64
+"""Then only a difference so many times as large is one of the versions: of two differences of the same origin, normally
+distributed, one is 64 times the other in 1 % of cases."""
+MOST_ALIKE = 0.01
+"""However restless the machine, versions whose interval reaches further from one than this are not called the same."""
+RESTLESS, TIMES_RESTLESS = 0.01, 3
+"""Where A may differ from itself by more than 1 %, units that follow one another are noisy together, which no interval
+knows of; B must then differ by three times that. (On a CPU with company 2 of 80 A against A were called different so, 8
+of 80 without.)"""
 TARGET_HALF_WIDTH = 0.003
 """Half-width of the null run's interval at which more units are not worth their time."""
 UNITS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -46,7 +55,7 @@ class Why(StrEnum):
     APART = "apart"  # the interval excludes one, and the ratio is beyond the threshold
     TOGETHER = "together"  # the whole interval lies within the threshold
     WIDE = "wide"  # neither: the interval is too wide
-    NULL_OFF_CENTRE = "null_off_centre"  # A against itself differs: nothing can be said
+    NULL_OFF_CENTRE = "null_off_centre"  # A against itself differs, and B not by much more
     TOO_SHORT = "too_short"  # a call took no longer than a call of nothing
     TOO_FEW = "too_few"  # fewer units than an interval takes
 
@@ -123,21 +132,35 @@ def judge(units: Sequence[Unit], null_units: Sequence[Unit]) -> Judgement:
 def judge_ratio(ratio: Ratio, null: Ratio) -> Judgement:
     """The verdict on a ratio, given that of A against itself.
 
-    The null run sets the threshold, max(0.5 %, its half-width), and refuses every verdict when its own centre is off
-    by more than 0.5 %. Faster or slower: the interval excludes one and the ratio is beyond the threshold. Same: the
-    whole interval lies within the threshold. Unsure otherwise.
+    The null run sets the threshold: 0.5 %, or the further end of its interval from one, three times that where it is
+    beyond 1 %. Where it is surely off centre, by more than 0.5 %, only a far larger difference gets a verdict. Faster
+    or slower: the interval excludes one and the ratio is beyond the threshold. Same: the whole interval lies within
+    the threshold, and within 1 %. Unsure otherwise.
     """
-    threshold = max(LEAST_THRESHOLD, null.half_width)
-    if not 1 / (1 + MOST_OFF_CENTRE) <= null.value <= 1 + MOST_OFF_CENTRE:
+    threshold = threshold_of(null)
+    if off_centre(null) and abs(math.log(ratio.value)) < TIMES_THAT * abs(math.log(null.value)):
         return Judgement(None, Why.NULL_OFF_CENTRE, ratio, null, threshold)
     low, high = ratio.interval.low, ratio.interval.high
+    alike = min(threshold, MOST_ALIKE)
     if low > 1 and ratio.value > 1 + threshold:
         return Judgement(Verdict.SLOWER, Why.APART, ratio, null, threshold)
     if high < 1 and ratio.value < 1 / (1 + threshold):
         return Judgement(Verdict.FASTER, Why.APART, ratio, null, threshold)
-    if 1 / (1 + threshold) <= low and high <= 1 + threshold:
+    if 1 / (1 + alike) <= low and high <= 1 + alike:
         return Judgement(Verdict.SAME, Why.TOGETHER, ratio, null, threshold)
     return Judgement(Verdict.UNSURE, Why.WIDE, ratio, null, threshold)
+
+
+def threshold_of(null: Ratio) -> float:
+    """How far from one B's ratio must be, relative, where A's to itself is `null`."""
+    own = max(null.interval.high, 1 / null.interval.low) - 1
+    return max(LEAST_THRESHOLD, own if own <= RESTLESS else TIMES_RESTLESS * own)
+
+
+def off_centre(null: Ratio) -> bool:
+    """Whether A surely differs from itself, by more than noise and more than is borne."""
+    near = 1 / (1 + MOST_OFF_CENTRE) <= null.value <= 1 + MOST_OFF_CENTRE
+    return not near and not null.interval.low <= 1 <= null.interval.high
 
 
 def judge_all(cases: Sequence[Judgement], weights: Sequence[float]) -> Judgement | None:

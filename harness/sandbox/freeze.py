@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from harness.sandbox.processes import pids_below, read_process
 
@@ -19,9 +20,28 @@ _STOPPED = b"TtZXx"
 
 STOPPING_NS = 300_000
 """What a thread may have run in the kernel between its being marked as stopped and its last instruction there."""
+STOLEN_NS = 20_000_000
+"""The same of a thread that has not been given a core again since: a virtual machine's host may have taken that core
+away for a while, which counts as run. A thread that is continued is given one, but for a race of microseconds."""
 
-Ran = dict[tuple[int, int], int]
-"""For every thread (process, thread), how long it has run, in ns."""
+
+@dataclass(frozen=True)
+class Ran:
+    """How long a thread has run, in ns, and how often it was given a core (0 where the kernel does not tell)."""
+
+    ns: int
+    times: int
+
+    def may_be_of_the_stop(self, now: Ran) -> bool:
+        """Whether what it has run since may all be the way to its stop."""
+        again = now.times != self.times or not now.times
+        return now.ns - self.ns <= (STOPPING_NS if again else STOLEN_NS)
+
+
+Threads = dict[tuple[int, int], Ran]
+"""By process and thread."""
+NEVER = Ran(-STOPPING_NS - 1, 0)
+"""Of a thread that was not there: whatever it has run is too much."""
 
 
 class FreezeError(Exception):
@@ -37,7 +57,7 @@ class Freezer:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._ran: Ran | None = None
+        self._ran: Threads | None = None
         self._stopping = False
         self._known: dict[int, int] = {}
         """Processes of the last freeze with the time each started, since a pid may be another's by now."""
@@ -83,7 +103,7 @@ class Freezer:
         if self._ran is None:
             return
         now, _ = self._look(_STOPPED)
-        if any(ran_ns > self._ran.get(thread, -STOPPING_NS) + STOPPING_NS for thread, ran_ns in now.items()):
+        if not all(self._ran.get(thread, NEVER).may_be_of_the_stop(ran) for thread, ran in now.items()):
             raise RanWhileFrozenError("something of the worker ran while it was stopped")
 
     @staticmethod
@@ -91,26 +111,30 @@ class Freezer:
         process = read_process(pid)
         return -1 if process is None else process.started
 
-    def _look(self, rest: bytes) -> tuple[Ran, set[int]]:
+    def _look(self, rest: bytes) -> tuple[Threads, set[int]]:
         """What every thread below has run, and the processes of which a thread is in no state of `rest`."""
-        ran: Ran = {}
+        ran: Threads = {}
         moving: set[int] = set()
         for process in pids_below(self._pid):
             with contextlib.suppress(OSError, ValueError):  # one that ends meanwhile
+                # Asked for a whole process, the kernel brings the count of threads that are still on a core up to date,
+                # which of a thread it does at ticks: one just marked as stopped would seem to have run since.
+                _read(f"/proc/{process}/stat")
                 for name in os.listdir(f"/proc/{process}/task"):
                     stat = _read(f"/proc/{process}/task/{name}/stat")
                     if stat[stat.rindex(b")") + 2] not in rest:
                         moving.add(process)
-                    ran[process, int(name)] = _ran_ns(stat, _read(f"/proc/{process}/task/{name}/schedstat"))
+                    ran[process, int(name)] = _ran(stat, _read(f"/proc/{process}/task/{name}/schedstat"))
         return ran, moving
 
 
-def _ran_ns(stat: bytes, schedstat: bytes) -> int:
-    """By the scheduler's own count, or by the ticks of a kernel that does not show it."""
+def _ran(stat: bytes, schedstat: bytes) -> Ran:
+    """By the scheduler's own counts, or by the ticks of a kernel that does not show them."""
     if schedstat:
-        return int(schedstat.split()[0])
+        ns, _, times = map(int, schedstat.split())
+        return Ran(ns, times)
     user, system = stat[stat.rindex(b")") + 2 :].split()[11:13]
-    return (int(user) + int(system)) * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+    return Ran((int(user) + int(system)) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")), 0)
 
 
 def _signal(processes: Iterable[int], number: signal.Signals) -> None:

@@ -49,7 +49,7 @@ def write(home: Path, **sources: str) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_file_against_a_submission(home: Path) -> None:
-    """Readings are real: forty additions take many times one. A verdict is asked of no machine that may be busy, but
+    """Readings are real: forty additions take many times one. A sure verdict is asked of no machine that may be busy, but
     where there is one it must be the right one."""
     files = write(home, slow=SLOW)
     with Store.open() as store:
@@ -64,7 +64,7 @@ def test_a_file_against_a_submission(home: Path) -> None:
     assert all(len(unit) == 4 and min(unit) > 0 for unit in case["readings_ns"])
     ratios = sorted((b1 + b2) / (a1 + a2) for a1, b1, b2, a2 in case["readings_ns"])
     assert ratios[4] > 3
-    assert case["verdict"] in ("slower", None)
+    assert case["verdict"] in ("slower", "unsure", None)
     assert (case["ratio"] is None) == (case["verdict"] is None)
     assert document["verdict"] == case["verdict"]
     assert (done.returncode == 3) == (case["verdict"] is None)

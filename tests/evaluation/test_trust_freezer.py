@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.sandbox import Freezer, RanWhileFrozenError, kill_tree
+from harness.sandbox.freeze import NEVER, STOLEN_NS, STOPPING_NS, Ran
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -128,3 +129,25 @@ def test_freeze_says_whether_stop_had_reached_all(tmp_path: Path) -> None:
         assert not tree.freezer.freeze()
     finally:
         tree.close()
+
+
+def test_what_was_continued_and_stopped_again_is_noticed(counting: Tree) -> None:
+    assert counting.goes_on()
+    counting.freezer.freeze()
+    os.kill(counting.child, signal.SIGCONT)
+    assert counting.goes_on()
+    os.kill(counting.child, signal.SIGSTOP)
+    time.sleep(0.05)
+    with pytest.raises(RanWhileFrozenError):
+        counting.freezer.check()
+
+
+def test_a_core_taken_away_on_the_way_to_the_stop_is_no_running() -> None:
+    """On a virtual machine 0.33 ms were once counted of a thread that was marked as stopped and given no core again."""
+    before = Ran(8_553_041_974, 632_372)
+    assert before.may_be_of_the_stop(Ran(before.ns + 330_456, before.times))
+    assert not before.may_be_of_the_stop(Ran(before.ns + STOLEN_NS + 1, before.times))
+    assert before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS, before.times + 1))
+    assert not before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS + 1, before.times + 1))
+    assert not Ran(0, 0).may_be_of_the_stop(Ran(10_000_000, 0))  # a tick, where the kernel does not count
+    assert not NEVER.may_be_of_the_stop(Ran(0, 1))

@@ -22,6 +22,7 @@ from harness.measure.comparison import (
     ratio_of,
     ratio_of_logs,
     signed_rank_interval,
+    threshold_of,
 )
 from harness.measure.statistics import Interval
 
@@ -92,17 +93,30 @@ def ratio(value: float, half_width: float) -> Ratio:
         (ratio(1.001, 0.003), ratio(1.0, 0.003), Verdict.SAME, Why.TOGETHER),
         (ratio(1.004, 0.0009), ratio(1.0, 0.003), Verdict.SAME, Why.TOGETHER),  # surely off one, by less than 0.5 %
         (ratio(1.006, 0.004), ratio(1.0, 0.003), Verdict.SLOWER, Why.APART),
-        (ratio(1.01, 0.004), ratio(1.0, 0.02), Verdict.SAME, Why.TOGETHER),  # within what A against itself spans
+        (ratio(1.004, 0.004), ratio(1.0, 0.02), Verdict.SAME, Why.TOGETHER),  # within what A against itself spans
+        (ratio(1.01, 0.004), ratio(1.0, 0.02), Verdict.UNSURE, Why.WIDE),  # that too, but no longer the same
         (ratio(1.02, 0.03), ratio(1.0, 0.01), Verdict.UNSURE, Why.WIDE),
-        (ratio(2.0, 0.003), ratio(1.0051, 0.003), None, Why.NULL_OFF_CENTRE),
-        (ratio(2.0, 0.003), ratio(0.9949, 0.003), None, Why.NULL_OFF_CENTRE),
-        (ratio(2.0, 0.003), ratio(1.0049, 0.003), Verdict.SLOWER, Why.APART),
+        (ratio(1.3, 0.003), ratio(1.0051, 0.003), None, Why.NULL_OFF_CENTRE),
+        (ratio(1.3, 0.003), ratio(0.9949, 0.003), None, Why.NULL_OFF_CENTRE),
+        (ratio(1.3, 0.003), ratio(1.0049, 0.003), Verdict.SLOWER, Why.APART),
+        (ratio(1.3, 0.003), ratio(1.02, 0.05), Verdict.SLOWER, Why.APART),  # off centre by noise alone, which is little
+        (ratio(1.2, 0.003), ratio(1.02, 0.05), Verdict.UNSURE, Why.WIDE),
+        (ratio(240.0, 0.3), ratio(1.05, 0.01), Verdict.SLOWER, Why.APART),  # a restless machine, and a large difference
+        (ratio(1 / 240, 0.3), ratio(1.05, 0.01), Verdict.FASTER, Why.APART),
+        (ratio(20.0, 0.3), ratio(1.05, 0.01), None, Why.NULL_OFF_CENTRE),
     ],
 )
 def test_verdicts(measured: Ratio, null: Ratio, verdict: Verdict | None, why: Why) -> None:
     judgement = judge_ratio(measured, null)
     assert (judgement.verdict, judgement.why) == (verdict, why)
-    assert judgement.threshold == max(LEAST_THRESHOLD, null.half_width)
+    assert judgement.threshold == threshold_of(null)
+
+
+def test_the_threshold_is_what_a_may_differ_from_itself_and_more_on_a_restless_machine() -> None:
+    assert threshold_of(ratio(1.0, 0.003)) == LEAST_THRESHOLD
+    assert threshold_of(ratio(1.002, 0.006)) == pytest.approx(1.002 * 1.006 - 1)
+    assert threshold_of(ratio(1 / 1.002, 0.006)) == pytest.approx(1.002 * 1.006 - 1)
+    assert threshold_of(ratio(1.0, 0.02)) == pytest.approx(0.06)
 
 
 def test_exchanging_a_and_b_exchanges_the_verdict() -> None:
