@@ -49,8 +49,8 @@ def write(home: Path, **sources: str) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_file_against_a_submission(home: Path) -> None:
-    """Readings are real: forty additions take many times one. A sure verdict is asked of no machine that may be busy, but
-    where there is one it must be the right one."""
+    """Readings are real: forty additions take many times one. A sure verdict is asked of no machine that may be busy,
+    but where there is one it must be the right one."""
     files = write(home, slow=SLOW)
     with Store.open() as store:
         store.add_submission("vectoradd", "ada", "fast.py", FAST)
