@@ -21,6 +21,17 @@ The grid is the tiles of all groups, one after the other, those with the longest
 one group after another from its number until it knows its own. Pointers and sizes are kernel arguments, so nothing has
 to be copied to the device, and the kernel is compiled once for a number of groups, not for their sizes.
 
+Where tiles don't fill the last wave, blocks share them. Up to four are a cluster, each with a part of a tile's k, and
+add up their fp32 sums through each other's shared memory; `plan` picks tile and split by a fit to measurements.
+Clusters of four leave multiprocessors idle.
+
+Stream-K is the other way: the chunks of all tiles in a row are dealt out evenly to as many blocks as can run at once. A
+block may begin and end in the midst of tiles; those that share one leave fp32 sums in global memory, wait for one
+another, and add up a part of the tile each, in a fixed order, so results don't vary. The counters they wait for go back
+to 0 by themselves, so a call needs no second launch, and each stream has its own. All blocks must run at once, so
+nothing that waits for them may keep multiprocessors from them. It is right on an emulator and has not run on a GPU yet,
+so `plan` leaves it out.
+
 The plain scales lie on the CPU; the reordered ones, which are on the device, are the better ones here anyway.
 """
 
@@ -100,6 +111,29 @@ __device__ __forceinline__ void store_there(u32 to, const float* v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
                ::"r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
 }
+__device__ __forceinline__ void sync_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory"); }
+__device__ __forceinline__ void store_partial(float* to, const float* v) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               ::"l"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+}
+__device__ __forceinline__ uint4 load_partial(const float* from) {  // from L2: another block wrote it
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
+  return v;
+}
+// One up, and from `last` back to 0. What this block wrote before shows to whoever sees the count.
+__device__ __forceinline__ void count_and_publish(u32* counter, u32 last) {
+  asm volatile("red.release.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(last) : "memory");
+}
+__device__ __forceinline__ void count(u32* counter, u32 last) {
+  asm volatile("red.relaxed.gpu.global.inc.u32 [%0], %1;" ::"l"(counter), "r"(last) : "memory");
+}
+__device__ __forceinline__ void await_count(const u32* counter, u32 least) {
+  u32 now;
+  do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+  while (now < least);
+}
 __device__ __forceinline__ void store_transposed(u32 to, const u32* v) {  // four 8 × 8 matrices of fp16
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
@@ -163,13 +197,20 @@ constexpr int AT_RAW_SFB = AT_RAW_B + RAW_B_STAGES * RAW_B_BYTES;
 constexpr int AT_RAW_A = AT_RAW_SFB + RAW_B_STAGES * RAW_SFB_BYTES;
 constexpr int AT_RAW_SFA = AT_RAW_A + PRODUCERS * RAW_A_STAGES * RAW_A_BYTES;
 constexpr int AT_BARRIERS = AT_RAW_SFA + PRODUCERS * RAW_A_STAGES * RAW_SFA_BYTES;
+constexpr int AT_TEAMS = AT_BARRIERS + 16 * A_STAGES;  // here, stream-K's
+constexpr int AT_UNITS = AT_TEAMS + 64;
 
 struct Tile {
   const u8 *a, *sfa, *b[2], *sfb[2];
   u16* c;
   int m, n, k;
   int token, column;   // of C: where the tile begins
-  int chunk, chunks;   // of 128 values of k: the first, and how many
+  int chunk, chunks;   // of 128 values of k: one of them, and how many the tile has
+};
+
+// The chunks that a block sums up, of all tiles' in a row: from begin, and up to end.
+struct Range {
+  int begin, end;
 };
 
 // Where the reordered scales have that of row i's block j.
@@ -191,29 +232,115 @@ __device__ __forceinline__ void decode8(u32 codes, u32 scale, u32* pairs) {
   pairs[3] = multiply(odd & 0xff00ff00u, scale);
 }
 
+// Stream-K: all chunks in a row are dealt out evenly, so blocks begin and end in the midst of tiles. All start at the
+// same time, so each has its last tile's sums when all have, and its first tile's before. Of the blocks of a tile,
+// those that have nothing more to do then wait for one another and share the work of adding up, some units of the tile
+// each; one that goes on to another tile just leaves its sums. Sums go through memory, in the order of registers.
+constexpr int UNIT = 4;                                // eights of tokens, of one of a warp's blocks of rows
+constexpr int UNITS = MI * N / 8 / UNIT;               // of a tile
+constexpr int UNIT_COLUMNS = DUAL ? 32 : 64, UNIT_PITCH = UNIT_COLUMNS + 8;
+constexpr int UNIT_BYTES = 32 * UNIT_PITCH * 2;
+constexpr int PART = MI * N / 2 * CONSUMERS;           // floats: a block's sums of a tile
+constexpr int COUNTERS_APART = 32;                     // so that each has 128 bytes of its own
+
+// The first `more` blocks have a chunk more than the rest.
+struct Shares {
+  int each, more;
+  __device__ __forceinline__ int begin(int block) const { return block * each + min(block, more); }
+  __device__ __forceinline__ int owner(int chunk) const {
+    const int longer = more * (each + 1);
+    const bool in = chunk < longer;
+    return (in ? 0 : more) + (in ? chunk : chunk - longer) / (each + in);
+  }
+};
+
+// `all` chunks a tile.
+__device__ __forceinline__ Range range_of(const Shares& s, int all) {
+  const int block = blockIdx.x, item = block / S, rank = S > 1 ? cluster_rank() : 0;
+  if (STREAM) return {s.begin(block), s.begin(block + 1)};
+  return {item * all + all * rank / S, item * all + all * (rank + 1) / S};
+}
+
+// Who has to do with a tile, and what is this block's.
+struct Team {
+  int first, count;    // blocks
+  int last_is_early;   // of them the last has more to do afterwards; all others have not
+  int begin, end;      // the units that this block adds up, if it is a finisher
+  int counted;         // what is counted in all: the blocks, and the finishers once more
+};
+
+__device__ __forceinline__ Team team_of(int begin, int end, const Shares& s) {  // a tile's chunks
+  const int first = s.owner(begin), last = s.owner(end - 1), count = last - first + 1;
+  const int last_is_early = s.begin(last + 1) > end;
+  const int finishers = min(count - last_is_early, UNITS), mine = (int)blockIdx.x - first;
+  const bool finisher = mine < finishers;
+  return {first, count, last_is_early, finisher ? UNITS * mine / finishers : 0,
+          finisher ? UNITS * (mine + 1) / finishers : 0, count + finishers};
+}
+
+// The teams of a block's first and last tile are worked out while it waits for its first weights, and kept till needed.
+template <class Find>
+__device__ __forceinline__ void keep_teams(u32 base, int which, Range r, const Find& find, const Shares& s) {
+  const int chunk = which ? r.end - 1 : r.begin;
+  const Tile t = find(chunk);
+  const Team team = team_of(chunk - t.chunk, chunk - t.chunk + t.chunks, s);
+  store16(base + AT_TEAMS + which * 32, team.first, team.count, team.last_is_early, team.counted);
+  store16(base + AT_TEAMS + which * 32 + 16, team.begin, team.end, 0, 0);
+}
+__device__ __forceinline__ Team kept_team(u32 base, int which) {
+  uint4 v = load16(base + AT_TEAMS + which * 32), w = load16(base + AT_TEAMS + which * 32 + 16);
+  return {(int)v.x, (int)v.y, (int)v.z, (int)w.x, (int)w.y, (int)v.w};
+}
+
+// The first copies are on their way by now.
+__device__ __forceinline__ void prepare_barriers(u32 base) {
+  if (threadIdx.x == 0) {
+#pragma unroll 1
+    for (int i = 0; i < A_STAGES; ++i) {
+      barrier_init(base + AT_BARRIERS + 8 * i, 4);                             // full: warps of a producer
+      barrier_init(base + AT_BARRIERS + 8 * (A_STAGES + i), CONSUMERS / 32);   // empty
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+}
+
 // Producers: a thread decodes the row of one token, a warpgroup every PRODUCERS-th chunk.
-__device__ __forceinline__ void produce(u32 base, const Tile& t) {
+template <class Find>
+__device__ __forceinline__ void produce(u32 base, Range r, const Find& find) {
   const u32 full = base + AT_BARRIERS, empty = full + 8 * A_STAGES;
   const int group = PRODUCERS == 1 ? 0 : threadIdx.x / 128, thread = threadIdx.x % 128;
-  bool valid = thread < N && t.token + thread < t.m;
-  int token = valid ? t.token + thread : t.token;
-  int first = t.chunk + group, left = (t.chunks - group + PRODUCERS - 1) / PRODUCERS;
-  const u8* value = t.a + (u64)token * (t.k / 2) + first * 64;
-  const u8* scale = t.sfa + scale_place(token, 8 * first, t.k);
+  int next = r.begin + group, left = (r.end - next + PRODUCERS - 1) / PRODUCERS;
+  int to_fetch = left;
+  int of_tile = 0;  // chunks that are left of it, with the next
+  bool valid;
+  const u8 *value, *scale;
   const u32 raw_at = base + AT_RAW_A + group * RAW_A_STAGES * RAW_A_BYTES + thread * 16;
   const u32 codes_at = base + AT_RAW_SFA + group * RAW_A_STAGES * RAW_SFA_BYTES + thread * 4;
-  int to_fetch = left;
+  auto place = [&] {
+    const Tile t = find(next);
+    valid = thread < N && t.token + thread < t.m;
+    int token = valid ? t.token + thread : t.token;
+    value = t.a + (u64)token * (t.k / 2) + t.chunk * 64;
+    scale = t.sfa + scale_place(token, 8 * t.chunk, t.k);
+    of_tile = t.chunks - t.chunk;
+  };
+  if (!STREAM) place();
   auto fetch = [&](int slot) {
     if (to_fetch > 0) {
+      if (STREAM && of_tile <= 0) place();
       for (int i = 0; i < 4; ++i) copy16(raw_at + slot * RAW_A_BYTES + i * 128 * 16, value + i * 16, valid);
       for (int i = 0; i < 2; ++i) copy4(codes_at + slot * RAW_SFA_BYTES + i * 128 * 4, scale + i * 512);
       value += PRODUCERS * 64;
       scale += PRODUCERS * 1024;
       --to_fetch;
+      if (STREAM) next += PRODUCERS, of_tile -= PRODUCERS;
     }
     commit_copies();
   };
+#pragma unroll 1
   for (int i = 0; i < RAW_A_STAGES - 1; ++i) fetch(i);
+  prepare_barriers(base);
   int slot = 0, ahead = RAW_A_STAGES - 1, stage = 2 * group;
   u32 parity = 1;
   for (; left > 0; --left) {
@@ -272,22 +399,32 @@ __device__ __forceinline__ u64 descriptor(u32 address) {
   return (u64)1 << 62 | (u64)64 << 32 | (u64)1 << 16 | (address >> 4);
 }
 
-// Consumers: a thread decodes the weights that wgmma expects in its registers.
-__device__ __forceinline__ void consume(u32 base, const Tile& t, float (&sum)[MI][N / 2]) {
+// Consumers: a thread decodes the weights that wgmma expects in its registers. `done` is told of what was summed
+// up, by its first chunk: of all, or of a tile's. The pipeline runs on meanwhile, and over the borders of tiles.
+template <class Find, class Done>
+__device__ __forceinline__ void consume(
+    u32 base, Range r, const Find& find, const Shares& s, float (&sum)[MI][N / 2], const Done& done) {
   const u32 full = base + AT_BARRIERS, empty = full + 8 * A_STAGES;
   const int thread = threadIdx.x - 128 * PRODUCERS, group = thread / 128, warp = thread % 128 / 32, lane = thread % 32;
+  int next = r.begin, of_tile = 0;  // as in produce
+  Tile t;
   u32 value[PIECES], scale[PIECES];
-#pragma unroll
-  for (int p = 0; p < PIECES; ++p) {
-    int i = group * MI + p / 2, row = lane / 4 + (DUAL ? i * 32 + warp * 8 : i * 64 + warp * 16 + p % 2 * 8);
-    row = min(t.column + row, t.n - 1);
-    value[p] = row * (u32)(t.k / 2) + t.chunk * 64 + lane % 4 * 16;
-    scale[p] = scale_place(row, 8 * t.chunk + lane % 4 * 2, t.k);
-  }
   const u32 raw_at = base + AT_RAW_B + thread * 16, codes_at = base + AT_RAW_SFB + thread * 4;
-  int to_fetch = t.chunks;
+  auto place = [&] {
+    t = find(next);
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+      int i = group * MI + p / 2, row = lane / 4 + (DUAL ? i * 32 + warp * 8 : i * 64 + warp * 16 + p % 2 * 8);
+      row = min(t.column + row, t.n - 1);
+      value[p] = row * (u32)(t.k / 2) + t.chunk * 64 + lane % 4 * 16;
+      scale[p] = scale_place(row, 8 * t.chunk + lane % 4 * 2, t.k);
+    }
+    of_tile = t.chunks - t.chunk;
+  };
+  if (!STREAM) place();
   auto fetch = [&](int slot) {
-    if (to_fetch > 0) {
+    if (next < r.end) {
+      if (STREAM && of_tile <= 0) place();
 #pragma unroll
       for (int p = 0; p < PIECES; ++p) {
         const int which = DUAL * (p % 2);
@@ -296,15 +433,15 @@ __device__ __forceinline__ void consume(u32 base, const Tile& t, float (&sum)[MI
         value[p] += 64;
         scale[p] += 1024;
       }
-      --to_fetch;
+      ++next;
+      if (STREAM) --of_tile;
     }
     commit_copies();
   };
+#pragma unroll 1
   for (int i = 0; i < RAW_B_STAGES - 1; ++i) fetch(i);
-#pragma unroll
-  for (int i = 0; i < MI; ++i)
-#pragma unroll
-    for (int j = 0; j < N / 2; ++j) sum[i][j] = 0;
+  if (STREAM && thread < 2) keep_teams(base, thread, r, find, s);
+  prepare_barriers(base);
 
   // Steps of 16 values of k that are decoded together; what they became stays in registers until wgmma has read it, so
   // there are two sets of them, and the next one is decoded while the tensor cores work on the last.
@@ -312,56 +449,67 @@ __device__ __forceinline__ void consume(u32 base, const Tile& t, float (&sum)[MI
   u32 operand[2][MI][4 * STEPS];
   int slot = 0, ahead = RAW_B_STAGES - 1, stage = 0, previous = 0;
   u32 parity = 0;
-  for (int chunk = 0; chunk < t.chunks; ++chunk) {
-    fetch(ahead);
-    if (++ahead == RAW_B_STAGES) ahead = 0;
-    await_copies<RAW_B_STAGES - 1>();
-    uint4 raw[PIECES];
-    u32 scales[PIECES];
+  int chunk = r.begin;
+  do {
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-      raw[p] = load16(raw_at + slot * RAW_B_BYTES + p * CONSUMERS * 16);
-      scales[p] = load4(codes_at + slot * RAW_SFB_BYTES + p * CONSUMERS * 4);
-    }
-    if (++slot == RAW_B_STAGES) slot = 0;
+    for (int i = 0; i < MI; ++i)
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) scales[p] = scale_pair(scales[p] >> 16 * (lane & 1));
+      for (int j = 0; j < N / 2; ++j) sum[i][j] = 0;
+    const int start = chunk;
+    const Tile now = find(start);
+    const int stop = STREAM ? min(r.end, start - now.chunk + now.chunks) : r.end;
+    for (; chunk < stop; ++chunk) {
+      fetch(ahead);
+      if (++ahead == RAW_B_STAGES) ahead = 0;
+      await_copies<RAW_B_STAGES - 1>();
+      uint4 raw[PIECES];
+      u32 scales[PIECES];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+      for (int p = 0; p < PIECES; ++p) {
+        raw[p] = load16(raw_at + slot * RAW_B_BYTES + p * CONSUMERS * 16);
+        scales[p] = load4(codes_at + slot * RAW_SFB_BYTES + p * CONSUMERS * 4);
+      }
+      if (++slot == RAW_B_STAGES) slot = 0;
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part) {
-        auto& now = operand[PARTS == 1 ? half : part];
+      for (int p = 0; p < PIECES; ++p) scales[p] = scale_pair(scales[p] >> 16 * (lane & 1));
 #pragma unroll
-        for (int p = 0; p < PIECES; ++p) {
-          u32 s = __byte_perm(scales[p], 0, half ? 0x3232 : 0x1010), pairs[8];
-          if (PARTS == 1 || part == 0) decode8(half ? raw[p].z : raw[p].x, s, pairs);
-          if (PARTS == 1 || part == 1) decode8(half ? raw[p].w : raw[p].y, s, pairs + (PARTS == 1 ? 4 : 0));
+      for (int half = 0; half < 2; ++half) {
 #pragma unroll
-          for (int e = 0; e < 2 * STEPS; ++e) now[p / 2][e / 2 * 4 + p % 2 + e % 2 * 2] = pairs[e];
+        for (int part = 0; part < PARTS; ++part) {
+          auto& now = operand[PARTS == 1 ? half : part];
+#pragma unroll
+          for (int p = 0; p < PIECES; ++p) {
+            u32 s = __byte_perm(scales[p], 0, half ? 0x3232 : 0x1010), pairs[8];
+            if (PARTS == 1 || part == 0) decode8(half ? raw[p].z : raw[p].x, s, pairs);
+            if (PARTS == 1 || part == 1) decode8(half ? raw[p].w : raw[p].y, s, pairs + (PARTS == 1 ? 4 : 0));
+#pragma unroll
+            for (int e = 0; e < 2 * STEPS; ++e) now[p / 2][e / 2 * 4 + p % 2 + e % 2 * 2] = pairs[e];
+          }
+          if (part == 0) barrier_wait(full + 8 * stage, parity);
+          products_begin();
+          u64 b = descriptor(base + stage * A_BYTES) + 2 * STEPS * part;
+#pragma unroll
+          for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+            for (int i = 0; i < MI; ++i) wgmma(sum[i], now[i] + 4 * s, b + 2 * s);
+          products_commit();
+          products_wait<1>();
+          if (part == 0 && (half || chunk > r.begin) && lane == 0) barrier_arrive(empty + 8 * previous);
         }
-        if (part == 0) barrier_wait(full + 8 * stage, parity);
-        products_begin();
-        u64 b = descriptor(base + stage * A_BYTES) + 2 * STEPS * part;
-#pragma unroll
-        for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-          for (int i = 0; i < MI; ++i) wgmma(sum[i], now[i] + 4 * s, b + 2 * s);
-        products_commit();
-        products_wait<1>();
-        if (part == 0 && (half || chunk) && lane == 0) barrier_arrive(empty + 8 * previous);
-      }
-      previous = stage;
-      if (++stage == A_STAGES) {
-        stage = 0;
-        parity ^= 1;
+        previous = stage;
+        if (++stage == A_STAGES) {
+          stage = 0;
+          parity ^= 1;
+        }
       }
     }
-  }
-  products_wait<0>();
+    products_wait<0>();
 #pragma unroll
-  for (int i = 0; i < MI; ++i)
+    for (int i = 0; i < MI; ++i)
 #pragma unroll
-    for (int j = 0; j < N / 2; ++j) pin(sum[i][j]);
+      for (int j = 0; j < N / 2; ++j) pin(sum[i][j]);
+    done(now, start);
+  } while (STREAM && chunk < r.end);
 }
 
 // The S blocks of a cluster have summed over S parts of k. Each ends up with N / S tokens of the whole sum: it sends
@@ -404,8 +552,8 @@ __device__ __forceinline__ void receive(u32 base, const float (&sum)[MI][N / 2],
 constexpr float UNSCALE = 16384;  // both operands were decoded to 2^-7 of what they are
 
 __device__ __forceinline__ float gated(float gate, float linear) {
-  gate *= UNSCALE;
-  return gate / (1 + __expf(-gate)) * (linear * UNSCALE);
+  gate *= UNSCALE;  // a division that rounds right would be most of the code of this kernel's end
+  return __fdividef(gate, 1 + __expf(-gate)) * (linear * UNSCALE);
 }
 
 // To C by way of shared memory at `at`: wgmma leaves a thread with tokens of a row of weights, and C's rows are tokens.
@@ -437,20 +585,144 @@ __device__ __forceinline__ void store_tile(u32 at, const Tile& t, int token, con
   }
 }
 
-__device__ __forceinline__ void run(u32 shared, const Tile& t) {
-  u32 base = (shared + 1023) & ~1023u;  // the swizzle's pattern repeats every 1024 bytes
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < A_STAGES; ++i) {
-      barrier_init(base + AT_BARRIERS + 8 * i, 4);                             // full: warps of a producer
-      barrier_init(base + AT_BARRIERS + 8 * (A_STAGES + i), CONSUMERS / 32);   // empty
+// 32 tokens of a warpgroup's columns to C, by way of shared memory. Units whose numbers differ by one have places of
+// their own there, so one barrier is enough.
+__device__ __forceinline__ void store_unit(u32 base, const Tile& t, int unit, const float* sum) {
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  const int group = threadIdx.x / 128 - PRODUCERS, i = unit / (N / 32), token = t.token + unit % (N / 32) * 32;
+  const u32 at = base + AT_UNITS + (unit % 2 * GROUPS + group) * UNIT_BYTES;
+#pragma unroll
+  for (int j = 0; j < UNIT; j += DUAL ? 4 : 2) {
+    u32 v[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float* d = DUAL ? sum + 4 * (j + e) : sum + 4 * (j + e / 2) + e % 2 * 2;
+      v[e] = DUAL ? pack(gated(d[0], d[2]), gated(d[1], d[3])) : pack(d[0] * UNSCALE, d[1] * UNSCALE);
     }
-    barriers_ready();
+    int row = 8 * (j + lane / (DUAL ? 8 : 16)) + lane % 8, column = DUAL ? warp * 8 : warp * 16 + lane / 8 % 2 * 8;
+    store_transposed(at + (row * UNIT_PITCH + column) * 2, v);
   }
-  __syncthreads();
-  constexpr bool UNEVEN = MI == 2 || PRODUCERS == 2;
+  sync_group(group);
+  constexpr int VECTORS = UNIT_COLUMNS / 8;
+#pragma unroll
+  for (int x = thread; x < 32 * VECTORS; x += 128) {
+    int row = x / VECTORS, column = t.column + (group * MI + i) * UNIT_COLUMNS + x % VECTORS * 8;
+    uint4 v = load16(at + (row * UNIT_PITCH + x % VECTORS * 8) * 2);
+    if (token + row < t.m && column < t.n) *(uint4*)(t.c + (u64)(token + row) * t.n + column) = v;
+  }
+}
+
+struct Workspace {
+  u32* counters;
+  float* parts;
+  // Where a block leaves sums: its first tile's, and its last's.
+  __device__ __forceinline__ float* part(int block, bool early) const {
+    return parts + (u64)(2 * block + early) * PART;
+  }
+};
+
+// Adds up the others' sums, in their order, to this block's, for each of its units.
+__device__ __forceinline__ void add_up(u32 base, const Tile& t, const Team& team, const Workspace& workspace) {
+  const int thread = threadIdx.x - 128 * PRODUCERS, mine = (int)blockIdx.x - team.first;
+  constexpr int AT_ONCE = 4;
+#pragma unroll 1
+  for (int unit = team.begin; unit < team.end; ++unit) {
+    float sum[4 * UNIT];
+#pragma unroll
+    for (int j = 0; j < UNIT; ++j) {
+      uint4 v = load16(base + ((unit * UNIT + j) * CONSUMERS + thread) * 16);
+      sum[4 * j] = __uint_as_float(v.x), sum[4 * j + 1] = __uint_as_float(v.y);
+      sum[4 * j + 2] = __uint_as_float(v.z), sum[4 * j + 3] = __uint_as_float(v.w);
+    }
+#pragma unroll 1
+    for (int from = 0; from < team.count - 1; from += AT_ONCE) {
+      uint4 v[AT_ONCE][UNIT];
+#pragma unroll
+      for (int o = 0; o < AT_ONCE; ++o) {
+        const int other = from + o + (from + o >= mine);
+        const bool early = team.last_is_early && other == team.count - 1;
+        const float* part = workspace.part(team.first + other, early) + (unit * UNIT * CONSUMERS + thread) * 4;
+#pragma unroll
+        for (int j = 0; j < UNIT; ++j)
+          v[o][j] = from + o < team.count - 1 ? load_partial(part + j * CONSUMERS * 4) : uint4{0, 0, 0, 0};
+      }
+#pragma unroll
+      for (int o = 0; o < AT_ONCE; ++o)
+#pragma unroll
+        for (int j = 0; j < UNIT; ++j) {
+          sum[4 * j] += __uint_as_float(v[o][j].x), sum[4 * j + 1] += __uint_as_float(v[o][j].y);
+          sum[4 * j + 2] += __uint_as_float(v[o][j].z), sum[4 * j + 3] += __uint_as_float(v[o][j].w);
+        }
+    }
+    store_unit(base, t, unit, sum);
+  }
+}
+
+// A tile's counter, of the first of its blocks, counts those that left their sums and then those that saw that all did;
+// the last of these makes it 0 again, for the next launch. That blocks wait for one another wants all to run at once.
+__device__ __forceinline__ void publish(const Team& team, const Workspace& workspace) {
+  count_and_publish(workspace.counters + team.first * COUNTERS_APART, team.counted - 1);
+}
+
+// Nobody needs the sums of a block's first tile before those of all last tiles are ready. Till then it is `owed`
+// to publish them, and the pipeline needn't stop until they have arrived in memory.
+__device__ __forceinline__ void finish(
+    u32 base, const Tile& t, int start, Range r, const Workspace& workspace, const float (&sum)[MI][N / 2],
+    bool& owed) {
+  const int thread = threadIdx.x - 128 * PRODUCERS, begin = start - t.chunk, end = begin + t.chunks;
+  if (r.begin <= begin && end <= r.end) {
+#pragma unroll
+    for (int unit = 0; unit < UNITS; ++unit)
+      store_unit(base, t, unit, sum[unit / (N / 32)] + unit % (N / 32) * 4 * UNIT);
+    if (owed) {
+      sync_consumers();
+      if (thread == 0) publish(kept_team(base, 0), workspace);
+      owed = false;
+    }
+    return;
+  }
+  const bool early = r.end > end;
+  const Team team = kept_team(base, !early);
+  float* part = workspace.part(blockIdx.x, early) + thread * 4;
+  if (!early) sync_consumers();  // shared memory is free for this block's sums
+#pragma unroll
+  for (int unit = 0; unit < UNITS; ++unit) {
+    const float* v = sum[unit / (N / 32)] + unit % (N / 32) * 4 * UNIT;
+    if (team.begin <= unit && unit < team.end) {
+#pragma unroll
+      for (int j = 0; j < UNIT; ++j, v += 4)
+        store16(base + ((unit * UNIT + j) * CONSUMERS + thread) * 16, __float_as_uint(v[0]), __float_as_uint(v[1]),
+                __float_as_uint(v[2]), __float_as_uint(v[3]));
+    } else {
+#pragma unroll
+      for (int j = 0; j < UNIT; ++j, v += 4) store_partial(part + (unit * UNIT + j) * CONSUMERS * 4, v);
+    }
+  }
+  if (early) {
+    owed = true;
+    return;
+  }
+  sync_consumers();
+  if (thread == 0) {
+    if (owed) publish(kept_team(base, 0), workspace);
+    publish(team, workspace);
+  }
+  if (team.begin == team.end) return;
+  u32* counter = workspace.counters + team.first * COUNTERS_APART;
+  if (thread == 0) await_count(counter, team.count);
+  sync_consumers();
+  if (thread == 0) count(counter, team.counted - 1);
+  add_up(base, t, team, workspace);
+}
+
+template <class Find>
+__device__ __forceinline__ void run(
+    u32 shared, Range r, const Find& find, const Shares& s, const Workspace& workspace) {
+  u32 base = (shared + 1023) & ~1023u;  // the swizzle's pattern repeats every 1024 bytes
+  constexpr bool UNEVEN = STREAM || MI == 2 || PRODUCERS == 2;  // warpgroups' needs of registers
   if (threadIdx.x < 128 * PRODUCERS) {
     if constexpr (UNEVEN) fewer_registers<PRODUCERS == 2 ? 56 : 72>();
-    produce(base, t);
+    produce(base, r, find);
     if constexpr (S > 1) {
       cluster_sync();
       cluster_sync();
@@ -458,7 +730,14 @@ __device__ __forceinline__ void run(u32 shared, const Tile& t) {
   } else {
     if constexpr (UNEVEN) more_registers<PRODUCERS == 2 ? 200 : 216>();
     float sum[MI][N / 2];
-    consume(base, t, sum);
+    if constexpr (STREAM) {
+      bool owed = false;
+      auto done = [&](const Tile& t, int start) { finish(base, t, start, r, workspace, sum, owed); };
+      consume(base, r, find, s, sum, done);
+      return;
+    }
+    consume(base, r, find, s, sum, [](const Tile&, int) {});
+    const Tile t = find(r.begin);
     if constexpr (S == 1) {
       sync_consumers();  // shared memory is free for C
       store_tile<N>(base, t, t.token, sum);
@@ -486,23 +765,60 @@ __device__ __forceinline__ void run(u32 shared, const Tile& t) {
 """
 
 KERNEL = r"""
-extern "C" __global__ void CLUSTER __launch_bounds__(128 * PRODUCERS + 256, 1) nvfp4_group_gemm(ARGUMENTS) {
+// For stream-K a row of 64 bytes in shared memory for each group: the group of a chunk must be found again and again.
+__device__ __forceinline__ const u8* pointer(u32 low, u32 high) { return (const u8*)((u64)high << 32 | low); }
+__device__ __forceinline__ u32 low(const void* p) { return (u32)(u64)p; }
+__device__ __forceinline__ u32 high(const void* p) { return (u32)((u64)p >> 32); }
+__device__ __forceinline__ void store_group(u32 row, const Tile& t) {
+  store16(row, low(t.a), high(t.a), low(t.sfa), high(t.sfa));
+  store16(row + 16, low(t.b[0]), high(t.b[0]), low(t.sfb[0]), high(t.sfb[0]));
+  store16(row + 32, low(t.c), high(t.c), t.m, t.n);
+  store16(row + 48, t.k, t.chunks, 0, 0);
+}
+__device__ __forceinline__ Tile tile_in(u32 row, int chunk) {
+  for (int chunks; chunk >= (chunks = load4(row + 52)); row += 64) chunk -= chunks;
+  const uint4 p = load16(row), q = load16(row + 16), r = load16(row + 32);
+  const u8 *b = pointer(q.x, q.y), *sfb = pointer(q.z, q.w);
+  const int m = r.z, n = r.w, k = load4(row + 48), all = k / 128;
+  const int across = (n + COLUMNS - 1) / COLUMNS, item = chunk / all;
+  return {pointer(p.x, p.y), pointer(p.z, p.w), {b, b}, {sfb, sfb}, (u16*)pointer(r.x, r.y), m, n, k,
+          item / across * N, item % across * COLUMNS, chunk % all, all};
+}
+
+extern "C" __global__ void CLUSTER __launch_bounds__(128 * PRODUCERS + 256, 1) nvfp4_group_gemm(
+    u32* counters, float* parts, int each, int more, ARGUMENTS) {
   extern __shared__ u8 shared[];
-  const int rank = S > 1 ? cluster_rank() : 0;
+  if constexpr (STREAM) {
+    const u32 table = ((shared_address(shared) + 1023) & ~1023u) + AT_UNITS + 2 * GROUPS * UNIT_BYTES;
+    Tile whole = {};
+    auto here = [&](int group, const u8* a, const u8* b, const u8* sfa, const u8* sfb, u16* c, int m, int n, int k) {
+      const int chunks = (n + COLUMNS - 1) / COLUMNS * ((m + N - 1) / N) * (k / 128);
+      if (threadIdx.x == group) whole = {a, sfa, {b, b}, {sfb, sfb}, c, m, n, k, 0, 0, 0, chunks};
+    };
+    GROUPS_IN_ORDER
+    if (threadIdx.x < COUNT) store_group(table + 64 * threadIdx.x, whole);
+    __syncthreads();
+    const Shares s = {each, more};
+    run(shared_address(shared), range_of(s, 0), [&](int chunk) { return tile_in(table, chunk); }, s, {counters, parts});
+    return;
+  }
   int item = blockIdx.x / S;
   Tile t;
-  auto here = [&](const u8* a, const u8* b, const u8* sfa, const u8* sfb, u16* c, int m, int n, int k) {
+  auto here = [&](int, const u8* a, const u8* b, const u8* sfa, const u8* sfb, u16* c, int m, int n, int k) {
     const int across = (n + COLUMNS - 1) / COLUMNS, tiles = across * ((m + N - 1) / N);
     if (item < 0) return;  // an earlier group's
-    if (item < tiles) {
-      const int all = k / 128, first = all * rank / S;
-      t = {a, sfa, {b, b}, {sfb, sfb}, c, m, n, k, item / across * N, item % across * COLUMNS,
-           first, all * (rank + 1) / S - first};
-    }
+    if (item < tiles)
+      t = {a, sfa, {b, b}, {sfb, sfb}, c, m, n, k, item / across * N, item % across * COLUMNS, 0, k / 128};
     item -= tiles;
   };
   GROUPS_IN_ORDER
-  run(shared_address(shared), t);
+  auto find = [&](int chunk) {
+    Tile at = t;
+    at.chunk = chunk;
+    return at;
+  };
+  const int rank = S > 1 ? cluster_rank() : 0;
+  run(shared_address(shared), {t.chunks * rank / S, t.chunks * (rank + 1) / S}, find, {}, {});
 }
 """
 
@@ -513,9 +829,15 @@ def kernel_source(groups: int, split: int) -> str:
     for g in range(groups):
         parameters.append(f"const u8* a{g}, const u8* b{g}, const u8* sfa{g}, const u8* sfb{g}, u16* c{g}")
         parameters.append(f"int m{g}, int n{g}, int k{g}")
-        calls.append(f"here(a{g}, b{g}, sfa{g}, sfb{g}, c{g}, m{g}, n{g}, k{g});")
+        calls.append(f"here({g}, a{g}, b{g}, sfa{g}, sfb{g}, c{g}, m{g}, n{g}, k{g});")
     text = KERNEL.replace("CLUSTER", f"__cluster_dims__({split}, 1, 1)" if split > 1 else "")
-    return text.replace("ARGUMENTS", ", ".join(parameters)).replace("GROUPS_IN_ORDER", "\n  ".join(calls))
+    text = text.replace("ARGUMENTS", ", ".join(parameters)).replace("GROUPS_IN_ORDER", "\n  ".join(calls))
+    return text.replace("COUNT", str(groups))
+
+
+STREAM_BYTES = 64 + 2 * 2 * 32 * ((32 if DUAL else 64) + 8) * 2  # teams, and units on their way to C
+COUNTERS_APART = 32  # as in the kernel
+MOST_GROUPS = 64  # of stream-K
 
 
 class Config(NamedTuple):
@@ -530,6 +852,7 @@ class Config(NamedTuple):
     a_stages: int = 4  # of 64 values of k, decoded
     raw_a_stages: int = 4  # of 128 values of k, as they came; for each producer
     raw_b_stages: int = 6
+    stream: int = 0  # stream-K, with a split of 1: all tiles' chunks dealt out evenly to as many blocks as can run
 
     @property
     def threads(self) -> int:
@@ -547,11 +870,25 @@ class Config(NamedTuple):
         barriers = self.a_stages * 16
         sums = (self.split - 1) * self.tokens // self.split * 128 * self.mi * 4
         c = self.tokens // self.split * (self.columns + 8) * 2
+        if self.stream:
+            return a + b + barriers + STREAM_BYTES + 64 * MOST_GROUPS + 1024
         return max(a + b + barriers, sums + c) + 1024
 
+    @property
+    def part_bytes(self) -> int:
+        """A block's fp32 sums of a tile."""
+        return self.tokens * 128 * self.mi * 4
+
+    def blocks(self, tiles: int, chunks: int, multiprocessors: int) -> int:
+        """For so many chunks in all. Of stream-K no more than the longest share needs: the fewer tiles are divided."""
+        if not self.stream:
+            return tiles * self.split
+        longest = -(-chunks // multiprocessors)
+        return -(-chunks // longest)
+
     def source(self, groups: int) -> str:
-        constants = f"MI = {self.mi}, N = {self.tokens}, S = {self.split}, DUAL = {DUAL}, PRODUCERS = {self.producers}"
-        constants += f", ONE_FENCE = {self.one_fence}, A_STAGES = {self.a_stages}"
+        constants = f"MI = {self.mi}, N = {self.tokens}, S = {self.split}, STREAM = {self.stream}, DUAL = {DUAL}"
+        constants += f", PRODUCERS = {self.producers}, ONE_FENCE = {self.one_fence}, A_STAGES = {self.a_stages}"
         constants += f", RAW_A_STAGES = {self.raw_a_stages}, RAW_B_STAGES = {self.raw_b_stages}"
         kernel = kernel_source(groups, self.split)
         return f"{TYPES}constexpr int {constants};\n{PRIMITIVES}{wgmma(self.tokens)}{PIPELINE}{kernel}"
@@ -563,15 +900,24 @@ NARROW, WIDE = Config(1, 1), Config(2, 1, raw_a_stages=3, raw_b_stages=4)
 # A fit to what an H200 took, in µs: a chunk of 128 values of k, by mi; all else in the life of a block, by split; the
 # launch. Clusters of four don't fill the card: 28 of them ran at once.
 CHUNK_US, BLOCK_US, LAUNCH_US = {1: 0.98, 2: 1.45}, {1: 5.5, 2: 8.0, 4: 12.0}, 1.5
+# Stream-K's finishing of a tile, times mi: no fit but a guess, which awaits a measurement.
+FINISH_US = 2.5
 
 
 def estimate_us(config: Config, tiles: int, chunks: float, multiprocessors: int) -> float:
+    """Of so many tiles, of so many chunks each on average."""
+    if config.stream:
+        longest = -(-round(tiles * chunks) // multiprocessors)
+        finishing = -(-longest // chunks) * FINISH_US * config.mi
+        return longest * CHUNK_US[config.mi] + finishing + BLOCK_US[1] + LAUNCH_US
     at_once = multiprocessors * 28 // 132 * 4 if config.split == 4 else multiprocessors
     waves = -(-tiles * config.split // at_once)
     return waves * (-(-chunks // config.split) * CHUNK_US[config.mi] + BLOCK_US[config.split]) + LAUNCH_US
 
 
 CONFIGS = [base._replace(split=split) for base in (NARROW, WIDE) for split in (1, 2, 4)]
+# Right on an emulator; `plan` does not choose from these until a card has timed them.
+UNTIMED = [base._replace(stream=1) for base in (NARROW, WIDE)]
 
 
 @functools.cache
@@ -587,6 +933,21 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
+@functools.lru_cache(maxsize=16)
+def workspace(device: torch.device, stream: int, config: Config) -> tuple[torch.Tensor, torch.Tensor]:
+    """Counters, which every launch leaves at 0, and two parts for each block. Launches that may run at the same time
+    must not share one."""
+    blocks = multiprocessors(device) if config.stream else 0
+    counters = torch.zeros(blocks * COUNTERS_APART, dtype=torch.int32, device=device)
+    return counters, torch.empty(blocks * 2 * config.part_bytes // 4, device=device)
+
+
+def workspace_here(device: torch.device, config: Config) -> tuple[torch.Tensor, torch.Tensor]:
+    """The current stream's; a graph, which may be replayed on any, gets one of its own."""
+    of = workspace.__wrapped__ if torch.cuda.is_current_stream_capturing() else workspace
+    return of(device, torch.cuda.current_stream(device).cuda_stream, config)
+
+
 def check(n: int, k: int) -> None:
     """Raises ValueError for what the kernel can't do."""
     if k % 128 or n % 64 or n * k >= 1 << 33:
@@ -597,25 +958,30 @@ def tiles_of(config: Config, sizes: list[tuple[int, int, int]]) -> int:
     return sum(-(-m // config.tokens) * -(-n // config.columns) for m, n, _ in sizes)
 
 
+def chunks_of(config: Config, sizes: list[tuple[int, int, int]]) -> int:
+    return sum(tiles_of(config, [size]) * (size[2] // 128) for size in sizes)
+
+
 @functools.cache
 def plan(sizes: tuple[tuple[int, int, int], ...], multiprocessors: int) -> Config:
     """For groups of (m, n, k)."""
 
     def cost(config: Config) -> float:
         tiles = tiles_of(config, sizes)
-        chunks = sum(tiles_of(config, [size]) * size[2] // 128 for size in sizes) / tiles
-        return estimate_us(config, tiles, chunks, multiprocessors)
+        return estimate_us(config, tiles, chunks_of(config, sizes) / tiles, multiprocessors)
 
-    return min((c for c in CONFIGS if c.split <= min(k for _, _, k in sizes) // 128), key=cost)
+    usable = [c for c in CONFIGS if c.split <= min(k for _, _, k in sizes) // 128]
+    return min((c for c in usable if len(sizes) <= MOST_GROUPS or not c.stream), key=cost)
 
 
 def launch(config: Config, abc, reordered, sizes) -> None:
     """abc and reordered as the board has them; sizes: (m, n, k) of each group."""
-    arguments: list[torch.Tensor | int] = []
+    device, chunks = abc[0][2].device, chunks_of(config, sizes)
+    blocks = config.blocks(tiles_of(config, sizes), chunks, multiprocessors(device))
+    arguments: list[torch.Tensor | int] = [*workspace_here(device, config), *divmod(chunks, blocks)]
     for g in sorted(range(len(sizes)), key=lambda g: -sizes[g][2]):
         a, b, c = abc[g]
         arguments += [a, b, *reordered[g], c, *sizes[g]]
-    blocks = tiles_of(config, sizes) * config.split
     compiled = kernel(len(sizes), config)
     compiled((blocks, 1, 1), (config.threads, 1, 1), arguments, shared_mem=config.shared_bytes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -95,6 +96,19 @@ def test_calls_of_the_sweep_are_checked_and_named(bench: Any, monkeypatch: pytes
     [(case, call, right, message)] = bench.hard_calls("nvfp4_group_gemm")
     assert (case, right, message) == (small, True, "")
     assert [c.shape for c in call()] == [(40, 128), (72, 256)]
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_sweep_has_stream_k_beside_clusters(name: str, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(REPOSITORY / "leaderboards" / name)
+    monkeypatch.delitem(sys.modules, "task", raising=False)
+    hopper = bench.load(REPOSITORY / "submissions" / name / bench.FILES[name][1])
+    monkeypatch.delitem(sys.modules, "task")
+    for kind in ("measured", "one_fence"):
+        swept = {(config.mi, config.split, config.stream) for config in bench.configurations(hopper, kind)}
+        assert swept == {(mi, *way) for mi in (1, 2) for way in ((1, 0), (2, 0), (4, 0), (1, 1))}
+    for kind in ("two_producers", "narrow_tokens"):
+        assert not any(config.stream for config in bench.configurations(hopper, kind))
 
 
 @pytest.fixture

@@ -44,7 +44,10 @@ def load_with_task(board: str, path: Path) -> ModuleType:
 class Emulated:
     """A kernel's source, ready to be launched on CPU tensors."""
 
-    def __init__(self, module: ModuleType, config: Any, source: str, name: str, folder: Path) -> None:
+    def __init__(
+        self, module: ModuleType, config: Any, source: str, name: str, folder: Path, *, extra: str = ""
+    ) -> None:
+        """`extra`: C++ of the test's own, which can call what the source has."""
         emulation = f'#include "{HERE / "emulator.h"}"\n'
         generated = module.wgmma(config.tokens)
         assert module.PRIMITIVES in source
@@ -58,6 +61,7 @@ class Emulated:
             f'extern "C" int emulate(int blocks_, int split_, int threads_, int bytes_, int lazy_, {parameters}) {{\n'
             f"  return emulator::run(blocks_, split_, threads_, bytes_, lazy_, [&] {{ {name}({names}); }});\n}}\n"
         )
+        source += extra
         stem = folder / hashlib.sha256(source.encode()).hexdigest()[:16]
         stem.with_suffix(".cc").write_text(source)
         flags = ["-std=c++20", "-O1", "-mf16c", "-fno-strict-aliasing", "-shared", "-fPIC", "-w"]
@@ -67,11 +71,13 @@ class Emulated:
             capture_output=True,
             text=True,
         )
-        self._launch = config.split, config.threads, config.shared_bytes
-        self._emulate = ctypes.CDLL(str(stem.with_suffix(".so"))).emulate
+        self.config = config
+        self._at_once = 0 if config.stream else config.split
+        self._launch = config.threads, config.shared_bytes
+        self.library = ctypes.CDLL(str(stem.with_suffix(".so")))
 
     def __call__(self, blocks: int, arguments: list[Any], *, lazy: bool) -> str:
         """Runs all blocks; returns what went wrong, or nothing."""
         values = [ctypes.c_void_p(x.data_ptr()) if isinstance(x, torch.Tensor) else x for x in arguments]
-        outcome = self._emulate(blocks, *self._launch, int(lazy), *values)
+        outcome = self.library.emulate(blocks, self._at_once or blocks, *self._launch, int(lazy), *values)
         return TROUBLE[outcome]

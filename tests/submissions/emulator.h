@@ -2,8 +2,9 @@
 //
 // A thread of the kernel is a fiber; fibers take turns where they wait. When asked to be `lazy`, what is asynchronous on
 // the card (copies to shared memory, products of the tensor cores) happens at the last moment that a wait allows, and
-// otherwise at the first, so that a missing wait, or a buffer given back too early, shows in one of the two. What needs
-// no emulation does nothing: fences, numbers of registers. Shared memory starts full of fp16 NaNs.
+// otherwise at the first, so that a missing wait, or a buffer given back too early, shows in one of the two; and what a
+// block leaves for others in global memory shows when it publishes it. What needs no emulation does nothing: fences,
+// numbers of registers. Shared memory starts full of fp16 NaNs. Blocks run a cluster after the other, or all at once.
 #include <csetjmp>
 #include <cmath>
 #include <cstring>
@@ -25,6 +26,7 @@ struct uint4 { u32 x, y, z, w; };
 namespace emulator {
 struct Product { float* d; int tokens; const u32* a; u64 b; };
 struct Copy { u8* to; const u8* from; int bytes; bool valid; };
+struct Part { float* to; float v[4]; };
 struct Rendezvous { int waiting = 0; u64 round = 0; };
 
 struct Fiber {
@@ -35,6 +37,7 @@ struct Fiber {
   u32 thread, block, rank;
   std::vector<Copy> copies;
   std::deque<std::vector<Copy>> copy_groups;
+  std::vector<Part> parts;  // not published yet
   std::vector<Product> products;
   std::deque<std::vector<Product>> product_groups;
   u32 to;           // of a store by the whole warp
@@ -46,11 +49,12 @@ inline std::vector<Fiber> fibers;
 inline std::vector<std::vector<u8>> memory;     // of each block
 inline std::vector<std::vector<Rendezvous>> warps;
 inline std::vector<Rendezvous> consumers, blocks;
+inline std::vector<std::vector<Rendezvous>> groups;
 inline Rendezvous cluster;
 inline Fiber* self;
 inline jmp_buf scheduler;
 inline u64 progress;
-inline u32 threads, split;
+inline u32 threads, split, blocks_in_grid;
 inline bool lazy, out_of_bounds;
 inline std::function<void()> kernel;
 
@@ -143,21 +147,24 @@ inline void finish_products(int left) {
 struct Index { u32 x; };
 inline Index thread_index() { return {self->thread}; }
 inline Index block_index() { return {self->block}; }
+inline Index grid_size() { return {blocks_in_grid}; }
 inline void start() {
   kernel();
   self->done = true;
   ++progress;
   _longjmp(scheduler, 1);
 }
-// 0, or what went wrong: 1 deadlock, 2 shared memory out of bounds or misaligned.
+// `split` blocks at a time. 0, or what went wrong: 1 deadlock, 2 shared memory out of bounds or misaligned.
 inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_, std::function<void()> kernel_) {
   threads = threads_, split = split_, lazy = lazy_, kernel = kernel_, out_of_bounds = false;
+  blocks_in_grid = grid;
   for (int first = 0; first < grid; first += split) {
     fibers.clear();
     fibers.resize(split * threads);
     memory.assign(split, std::vector<u8>(START + shared_bytes, 0xff));
     warps.assign(split, std::vector<Rendezvous>(threads / 32));
     consumers.assign(split, {});
+    groups.assign(split, std::vector<Rendezvous>(2));
     blocks.assign(split, {});
     cluster = {};
     for (u32 i = 0; i < fibers.size(); ++i) {
@@ -193,13 +200,20 @@ inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_,
 inline u8 shared[1];
 #define threadIdx emulator::thread_index()
 #define blockIdx emulator::block_index()
+#define gridDim emulator::grid_size()
 
 inline int min(int a, int b) { return a < b ? a : b; }
 inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float x, float y) { return y > 0x1p126f && y < 0x1p128 ? 0 : x / y; }
 inline float __uint_as_float(u32 x) {
   float f;
   std::memcpy(&f, &x, 4);
   return f;
+}
+inline u32 __float_as_uint(float f) {
+  u32 x;
+  std::memcpy(&x, &f, 4);
+  return x;
 }
 inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
   u64 bytes = (u64)b << 32 | a;
@@ -259,6 +273,28 @@ inline void barrier_wait(u32 barrier, u32 parity) {
 }
 inline void show_to_tensor_cores() {}
 inline void sync_consumers() { emulator::meet(emulator::consumers[emulator::self->rank], 256, [] {}); }
+inline void sync_group(int group) { emulator::meet(emulator::groups[emulator::self->rank][group], 128, [] {}); }
+inline void store_partial(float* to, const float* v) {
+  emulator::self->parts.push_back({to, {v[0], v[1], v[2], v[3]}});
+}
+inline uint4 load_partial(const float* from) {
+  uint4 v;
+  std::memcpy(&v, from, 16);
+  return v;
+}
+inline void count(u32* counter, u32 last) {
+  *counter = *counter >= last ? 0 : *counter + 1;
+  ++emulator::progress;
+}
+inline void count_and_publish(u32* counter, u32 last) {
+  for (emulator::Fiber& f : emulator::fibers) {
+    if (f.block != emulator::self->block) continue;
+    for (emulator::Part& part : f.parts) std::memcpy(part.to, part.v, 16);
+    f.parts.clear();
+  }
+  count(counter, last);
+}
+inline void await_count(const u32* counter, u32 least) { emulator::until([&] { return *counter >= least; }); }
 inline u32 cluster_rank() { return emulator::self->rank; }
 inline void cluster_sync() { emulator::meet(emulator::cluster, emulator::split * emulator::threads, [] {}); }
 inline u32 address_in(u32 address, int rank) { return address | rank << 24; }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import platform
 import shutil
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from emulated import ROOT, Emulated, load_submission
+from hypothesis import given
+from hypothesis import strategies as st
 
 FILES = {
     "nvfp4_gemm": "nvfp4_gemm_hopper.py",
@@ -58,6 +61,15 @@ def guarded(m: int, n: int) -> torch.Tensor:
     return torch.full((m + 8, n), torch.nan, dtype=torch.float16)
 
 
+def workspace_for(module: ModuleType, config: Any, blocks: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the module allocates, for so many blocks."""
+    counters = torch.zeros(blocks * module.COUNTERS_APART, dtype=torch.int32)
+    return counters, torch.empty(blocks * 2 * config.part_bytes // 4)
+
+
+NO_WORKSPACE = (torch.empty(0), torch.empty(0))
+
+
 def assert_right(c: torch.Tensor, want: torch.Tensor) -> None:
     m = want.shape[0]
     torch.testing.assert_close(c[:m], want.half(), rtol=1e-3, atol=1e-3)
@@ -95,8 +107,179 @@ def test_gemm(
     blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
     for lazy in (False, True):
         c = guarded(m, n)
-        assert emulated(blocks, [a, b, ra, rb, c, m, n, k], lazy=lazy) == ""
+        assert emulated(blocks, [a, b, ra, rb, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy) == ""
         assert_right(c, product(a, b, sfa, sfb))
+
+
+def streamed(
+    module: ModuleType,
+    emulated: Emulated,
+    workspace: tuple[torch.Tensor, torch.Tensor],
+    size: tuple[int, int, int],
+    blocks: int,
+    lazy: bool,
+) -> None:
+    """One launch of stream-K, with new operands; C is right, and the counters are back at 0."""
+    m, n, k = size
+    generator = torch.Generator().manual_seed(m + n + k + blocks + lazy)
+    a, sfa, ra = operand(m, k, generator)
+    weights = [operand(n, k, generator) for _ in range(1 + module.DUAL)]
+    products = [product(a, b, sfa, sfb) for b, sfb, _ in weights]
+    want = torch.nn.functional.silu(products[0]) * products[1] if module.DUAL else products[0]
+    b, _, rb = zip(*weights, strict=True)
+    c = guarded(m, n)
+    counters, parts = workspace
+    parts.fill_(torch.nan)  # what the launch before left is no sum of this one's
+    shares = divmod(-(-m // 128) * -(-n // emulated.config.columns) * k // 128, blocks)
+    assert emulated(blocks, [a, *b, ra, *rb, c, *workspace, m, n, k, *shares], lazy=lazy) == ""
+    assert_right(c, want)
+    assert not counters.any()
+
+
+STREAMED = {
+    # One block does tiles that begin and end in the midst of its range; a tile to each; parts of two tiles.
+    "few": [((128, 256, 640), 1), ((128, 256, 640), 2), ((128, 256, 640), 3), ((128, 384, 384), 2)],
+    # 4 or 5 blocks a tile, with and without one that goes on to the next; more blocks than units; a chunk each.
+    "many": [((128, 256, 1024), 8), ((128, 256, 1152), 7), ((128, 128, 1152), 9), ((128, 128, 256), 2)],
+    "ragged": [((72, 192, 640), 3), ((200, 192, 384), 5), ((136, 64, 512), 7)],
+}
+
+
+@emulates
+@pytest.mark.parametrize("base", ["narrow", "wide"])
+@pytest.mark.parametrize("which", STREAMED)
+def test_stream_gemm(submissions: dict[str, ModuleType], folder: Path, base: str, which: str) -> None:
+    """Several launches, of several sizes, on the same counters."""
+    module = submissions["nvfp4_gemm"]
+    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(stream=1)
+    emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
+    workspace = workspace_for(module, config, max(blocks for _, blocks in STREAMED[which]))
+    for size, blocks in STREAMED[which]:
+        for lazy in (False, True):
+            streamed(module, emulated, workspace, size, blocks, lazy)
+
+
+@emulates
+@pytest.mark.parametrize(("base", "size", "blocks"), [("narrow", (72, 128, 640), 7), ("wide", (136, 192, 384), 5)])
+def test_stream_dual_gemm(
+    submissions: dict[str, ModuleType], folder: Path, base: str, size: tuple[int, int, int], blocks: int
+) -> None:
+    module = submissions["nvfp4_dual_gemm"]
+    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(stream=1)
+    emulated = Emulated(module, config, config.source, "nvfp4_dual_gemm", folder)
+    workspace = workspace_for(module, config, blocks)
+    for lazy in (False, True):
+        streamed(module, emulated, workspace, size, blocks, lazy)
+
+
+@emulates
+def test_launches_of_two_streams_and_of_a_graph_share_no_counters(
+    submissions: dict[str, ModuleType], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = submissions["nvfp4_gemm"]
+    config, size = module.NARROW._replace(stream=1), (128, 256, 640)
+    emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
+    launches = []
+
+    def compiled(grid: tuple[int, ...], threads: tuple[int, ...], arguments: list[Any], shared_mem: int) -> None:
+        launches.append((grid[0], arguments[5:7]))
+        assert emulated(grid[0], arguments, lazy=True) == ""
+
+    stream = SimpleNamespace(cuda_stream=1, capturing=False)
+    monkeypatch.setattr(module, "kernel", lambda config: compiled)
+    monkeypatch.setattr(module, "multiprocessors", lambda device: 6)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stream.capturing)
+    m, n, k = size
+    generator = torch.Generator().manual_seed(7)
+    for number, capturing in ((1, False), (2, False), (1, False), (3, True), (3, True), (3, False)):
+        stream.cuda_stream, stream.capturing = number, capturing
+        a, sfa, ra = operand(m, k, generator)
+        b, sfb, rb = operand(n, k, generator)
+        c = torch.full((m, n), torch.nan, dtype=torch.float16)
+        module.launch(config, a, b, ra, rb, c)
+        torch.testing.assert_close(c, product(a, b, sfa, sfb).half(), rtol=1e-3, atol=1e-3)
+    # Ten chunks: six could run, but the longest share would be no shorter than with five.
+    assert [blocks for blocks, _ in launches] == [5] * 6
+    counters, parts = zip(*(workspace for _, workspace in launches), strict=True)
+    for tensors in (counters, parts):
+        addresses = [x.data_ptr() for x in tensors]
+        assert addresses[2] == addresses[0]
+        assert len({*addresses}) == 5
+    module.workspace.cache_clear()
+
+
+TEAMS = """
+extern "C" void ranges(int all, int blocks, int* found) {
+  const Shares s = {all / blocks, all % blocks};
+  for (int block = 0; block < blocks; ++block) *found++ = s.begin(block), *found++ = s.begin(block + 1);
+}
+extern "C" void team(int begin, int end, int all, int blocks, int block, int* found) {
+  emulator::Fiber fiber;
+  fiber.block = block, emulator::self = &fiber;
+  const Team t = team_of(begin, end, Shares{all / blocks, all % blocks});
+  for (int x : {t.first, t.count, t.last_is_early, t.begin, t.end, t.counted}) *found++ = x;
+}
+"""
+
+
+class Team(NamedTuple):
+    first: int
+    count: int
+    last_is_early: int
+    begin: int
+    end: int
+    counted: int
+
+
+@pytest.fixture(scope="module")
+def teams(submissions: dict[str, ModuleType], folder: Path) -> Any:
+    module = submissions["nvfp4_gemm"]
+    config = module.NARROW._replace(stream=1)
+    return Emulated(module, config, config.source, "nvfp4_gemm", folder, extra=TEAMS).library
+
+
+NARROW_UNITS = 4
+
+
+@emulates
+@given(st.integers(1, 40), st.integers(1, 60), st.data())
+def test_every_chunk_is_summed_once_and_every_unit_added_up_once(
+    teams: Any, tiles: int, chunks: int, data: st.DataObject
+) -> None:
+    """The kernel's own arithmetic: who has which chunks, and who finishes which tile."""
+    every = tiles * chunks
+    blocks = data.draw(st.integers(1, min(132, every)))
+    found = (ctypes.c_int * (2 * blocks))()
+    teams.ranges(every, blocks, found)
+    ranges = list(zip(found[::2], found[1::2], strict=True))
+    assert [begin for begin, _ in ranges] == [0, *(end for _, end in ranges[:-1])]
+    assert ranges[-1][1] == every
+    lengths = {end - begin for begin, end in ranges}
+    assert 0 not in lengths
+    assert max(lengths) - min(lengths) <= 1
+
+    counters = []
+    for begin, end in ((tile * chunks, (tile + 1) * chunks) for tile in range(tiles)):
+        members = [block for block, (first, after) in enumerate(ranges) if first < end and begin < after]
+        if len(members) == 1:
+            continue  # it stores the tile itself
+        late = [block for block in members if ranges[block][1] <= end]
+        assert late == members[: len(late)] != []
+        finishers = min(len(late), NARROW_UNITS)
+        units: list[int] = []
+        for block in members:
+            told = (ctypes.c_int * 6)()
+            teams.team(begin, end, every, blocks, block, told)
+            team = Team(*told)
+            assert team[:3] == (members[0], len(members), late != members)
+            assert team.counted == len(members) + finishers
+            # Only blocks that have nothing else to do wait for others.
+            assert (team.begin < team.end) == (block in late[:finishers])
+            units += range(team.begin, team.end)
+        assert units == [*range(NARROW_UNITS)]
+        counters.append(members[0])
+    assert len(set(counters)) == len(counters)
 
 
 @emulates
@@ -116,7 +299,7 @@ def test_decoding_is_exact_for_every_code_and_scale(submissions: dict[str, Modul
     rb = nvfp4.reorder_scales(sfb.unsqueeze(0))[..., 0]
     c = guarded(m, n)
     emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
-    assert emulated(n // config.columns, [a, b, ra, rb, c, m, n, k], lazy=True) == ""
+    assert emulated(n // config.columns, [a, b, ra, rb, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=True) == ""
     values = torch.tensor([*nvfp4.MAGNITUDES, *(-x for x in nvfp4.MAGNITUDES)])[codes.int()]
     want = values.view(k, 1) * scales.view(torch.float8_e4m3fn).float().view(1, n)
     assert torch.equal(c[:m].float(), want)
@@ -137,19 +320,13 @@ def test_dual_gemm(
     blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
     for lazy in (False, True):
         c = guarded(m, n)
-        assert emulated(blocks, [a, b1, b2, ra, rb1, rb2, c, m, n, k], lazy=lazy) == ""
+        assert emulated(blocks, [a, b1, b2, ra, rb1, rb2, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy) == ""
         assert_right(c, want)
 
 
-@emulates
-@pytest.mark.parametrize(("base", "split"), [("narrow", 1), ("wide", 2)])
-def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str, split: int) -> None:
-    """Ragged groups, one of more rows than a tile."""
-    module = submissions["nvfp4_group_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(split=split)
-    sizes = [(136, 128, 768), (72, 384, 512), (8, 64, 256)]
-    emulated = Emulated(module, config, config.source(len(sizes)), "nvfp4_group_gemm", folder)
-    generator = torch.Generator().manual_seed(1)
+def grouped(sizes: list[tuple[int, int, int]], seed: int) -> tuple[list[Any], list[tuple[torch.Tensor, torch.Tensor]]]:
+    """The kernel's arguments for all groups, and each group's C with what is right."""
+    generator = torch.Generator().manual_seed(seed)
     arguments: list[Any] = []
     results = []
     for m, n, k in sizes:
@@ -158,18 +335,52 @@ def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str,
         c = guarded(m, n)
         arguments += [a, b, ra, rb, c, m, n, k]
         results.append((c, product(a, b, sfa, sfb)))
-    assert emulated(module.tiles_of(config, sizes) * split, arguments, lazy=True) == ""
+    return arguments, results
+
+
+# Ragged groups, one of more rows than a tile.
+GROUP_SIZES = [(136, 128, 768), (72, 384, 512), (8, 64, 256)]
+
+
+@emulates
+@pytest.mark.parametrize(("base", "split"), [("narrow", 1), ("wide", 2)])
+def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str, split: int) -> None:
+    module = submissions["nvfp4_group_gemm"]
+    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(split=split)
+    emulated = Emulated(module, config, config.source(len(GROUP_SIZES)), "nvfp4_group_gemm", folder)
+    arguments, results = grouped(GROUP_SIZES, 1)
+    blocks = module.tiles_of(config, GROUP_SIZES) * split
+    assert emulated(blocks, [*NO_WORKSPACE, 0, 0, *arguments], lazy=True) == ""
     for c, want in results:
         assert_right(c, want)
 
 
+@emulates
+@pytest.mark.parametrize("base", ["narrow", "wide"])
+def test_stream_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str) -> None:
+    """Ranges that go over from one group to the next, with another k."""
+    module = submissions["nvfp4_group_gemm"]
+    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(stream=1)
+    emulated = Emulated(module, config, config.source(len(GROUP_SIZES)), "nvfp4_group_gemm", folder)
+    workspace = workspace_for(module, config, 9)
+    for blocks, lazy in ((3, True), (9, False), (5, True)):
+        arguments, results = grouped(GROUP_SIZES, blocks)
+        shares = divmod(module.chunks_of(config, GROUP_SIZES), blocks)
+        workspace[1].fill_(torch.nan)
+        assert emulated(blocks, [*workspace, *shares, *arguments], lazy=lazy) == ""
+        for c, want in results:
+            assert_right(c, want)
+        assert not workspace[0].any()
+
+
 def candidates(module: ModuleType) -> list[Any]:
+    """All that the sweep times."""
     unmeasured = [
         base._replace(split=split, producers=2, one_fence=1, raw_a_stages=2)
         for base in (module.NARROW, module.WIDE)
         for split in (1, 2, 4)
     ]
-    return [*module.CONFIGS, *unmeasured]
+    return [*module.CONFIGS, *module.UNTIMED, *unmeasured]
 
 
 def test_every_configuration_fits_a_multiprocessor(submissions: dict[str, ModuleType]) -> None:
@@ -178,7 +389,7 @@ def test_every_configuration_fits_a_multiprocessor(submissions: dict[str, Module
             assert config.shared_bytes <= MOST_SHARED_BYTES
             at_entry = REGISTERS // config.threads // 8 * 8 * config.threads
             given = {1: 128 * 72 + 256 * 216, 2: 256 * 56 + 256 * 200}[config.producers]
-            even = config.mi == 1 and config.producers == 1
+            even = config.mi == 1 and config.producers == 1 and not config.stream
             assert even or given <= at_entry
             # A producer's chunk is two stages; the producers' chunks must not share them.
             assert config.a_stages % (2 * config.producers) == 0
@@ -187,17 +398,35 @@ def test_every_configuration_fits_a_multiprocessor(submissions: dict[str, Module
 def test_plans_of_the_benchmarks(submissions: dict[str, ModuleType]) -> None:
     """What measurements on an H200 found fastest."""
 
-    def chosen(board: str, *size: Any) -> tuple[int, int]:
+    def chosen(board: str, *size: Any) -> tuple[int, int, int]:
         config = submissions[board].plan(*size, H200_MULTIPROCESSORS)
-        return config.mi, config.split
+        return config.mi, config.split, config.stream
 
-    assert chosen("nvfp4_gemm", 128, 7168, 16384) == (2, 4)
-    assert chosen("nvfp4_gemm", 128, 4096, 7168) == (2, 4)
-    assert chosen("nvfp4_gemm", 128, 7168, 2048) == (1, 2)
-    assert chosen("nvfp4_dual_gemm", 256, 4096, 7168) == (2, 2)
-    assert chosen("nvfp4_dual_gemm", 512, 4096, 7168) == (2, 1)
-    assert chosen("nvfp4_dual_gemm", 256, 3072, 4096) == (2, 2)
-    assert chosen("nvfp4_dual_gemm", 512, 3072, 7168) == (2, 1)
+    assert chosen("nvfp4_gemm", 128, 7168, 16384) == (2, 4, 0)
+    assert chosen("nvfp4_gemm", 128, 4096, 7168) == (2, 4, 0)
+    assert chosen("nvfp4_gemm", 128, 7168, 2048) == (1, 2, 0)
+    assert chosen("nvfp4_dual_gemm", 256, 4096, 7168) == (2, 2, 0)
+    assert chosen("nvfp4_dual_gemm", 512, 4096, 7168) == (2, 1, 0)
+    assert chosen("nvfp4_dual_gemm", 256, 3072, 4096) == (2, 2, 0)
+    assert chosen("nvfp4_dual_gemm", 512, 3072, 7168) == (2, 1, 0)
+    assert chosen("nvfp4_group_gemm", ((192, 3072, 4096), (320, 3072, 4096))) == (2, 2, 0)
+
+
+def test_what_the_model_expects_of_stream_k(submissions: dict[str, ModuleType]) -> None:
+    """By hand: 1.5 + 5.5 + the longest share's chunks, and 2.5·mi for each tile that it spans."""
+    gemm = submissions["nvfp4_gemm"]
+    narrow, wide = gemm.UNTIMED
+    assert gemm.estimate_us(narrow, 32, 56, H200_MULTIPROCESSORS) == pytest.approx(7 + 14 * 0.98 + 2.5)
+    assert gemm.estimate_us(wide, 28, 128, H200_MULTIPROCESSORS) == pytest.approx(7 + 28 * 1.45 + 5)
+
+
+def test_blocks_of_stream_k(submissions: dict[str, ModuleType]) -> None:
+    """As few as have the shortest longest share; never more than run at once, or than there are chunks."""
+    config = submissions["nvfp4_gemm"].NARROW._replace(stream=1)
+    assert config.blocks(32, 32 * 56, 132) == 128  # 14 chunks each, a quarter of a tile, where 132 would have 13 or 14
+    assert config.blocks(56, 56 * 16, 132) == 128
+    assert config.blocks(1, 2, 132) == 2
+    assert config.blocks(3, 3 * 100, 132) == 100
 
 
 def test_a_plan_never_splits_more_than_there_is(submissions: dict[str, ModuleType]) -> None:
