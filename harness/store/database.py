@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ WRITERS_LOCK = 0x6861726E657373
 """The advisory lock that a writer of a PostgreSQL store holds for its transaction (the word `harness` in ASCII)."""
 CONNECT_TIMEOUT_S = 10
 _LOOK_UP_AT_ONCE = 500
+_ROWS_A_STATEMENT = 500
 _NAMED = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 
@@ -36,6 +37,7 @@ class Database:
         self.postgres = postgres
         self.errors = errors
         """What the driver raises."""
+        self._types: dict[tuple[str, str], list[int]] = {}
 
     def tuples(self, sql: str, parameters: Row | None = None) -> list[tuple[Any, ...]]:
         """The rows as tuples, for loops over many."""
@@ -76,12 +78,24 @@ class Database:
             return
         names = ", ".join(columns)
         if self.postgres:
-            with self.connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
+            if (table, names) not in self._types:
+                described = self._execute(f"SELECT {names} FROM {table} LIMIT 0", None).description
+                self._types[table, names] = [column.type_code for column in described]
+            copying = f"COPY {table} ({names}) FROM STDIN (FORMAT binary)"  # text is read character by character
+            with self.connection.cursor() as cursor, cursor.copy(copying) as copy:
+                copy.set_types(self._types[table, names])
                 for row in rows:
                     copy.write_row(row)
         else:
-            marks = ", ".join("?" * len(columns))
-            self.connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)
+            # Many rows a statement: each statement gives Python's lock away and waits for it. FAIL, since what was
+            # begun is rolled back as a whole: SQLite need not remember how to undo the one statement.
+            most = self.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(columns)
+            row = f"({', '.join('?' * len(columns))})"
+            remaining = iter(rows)
+            while some := list(islice(remaining, min(_ROWS_A_STATEMENT, most))):
+                marks = ", ".join([row] * len(some))
+                values = list(chain.from_iterable(some))
+                self.connection.execute(f"INSERT OR FAIL INTO {table} ({names}) VALUES {marks}", values)
 
     def columns(self, table: str) -> list[str]:
         """The names of a table's columns, in order."""
@@ -94,7 +108,7 @@ class Database:
         while some := list(islice(remaining, _LOOK_UP_AT_ONCE)):
             sql = f"SELECT {columns} FROM {table} WHERE {key} "
             if self.postgres:
-                found += self.connection.execute(f"{sql} = ANY(%s)", [some]).fetchall()
+                found += self.connection.execute(f"{sql} = ANY(%b)", [some]).fetchall()
             else:
                 found += self.connection.execute(f"{sql} IN ({','.join('?' * len(some))})", some).fetchall()
         return found
@@ -102,10 +116,20 @@ class Database:
     def new_ids(self, table: str, count: int) -> Sequence[int]:
         """Ids for that many new rows of a table; to be asked for, and used, within one transaction."""
         if self.postgres:
-            sql = "SELECT nextval(pg_get_serial_sequence(:table, 'id')) FROM generate_series(1, :count)"
-            return [row[0] for row in self.tuples(sql, {"table": table, "count": count})]
-        last = self.value("SELECT seq FROM sqlite_sequence WHERE name = :table", {"table": table}) or 0
+            # Nobody else asks for one meanwhile: a writer holds the lock.
+            sql = "SELECT setval(name, nextval(name) + :count) FROM pg_get_serial_sequence(:table, 'id') AS name"
+            last = self.value(sql, {"table": table, "count": count - 1})
+            return range(last + 1 - count, last + 1)
+        last = self.last_id(table)
         return range(last + 1, last + 1 + count)
+
+    def last_id(self, table: str) -> int:
+        """The last id that was given to a row of a table; 0 before the first."""
+        if self.postgres:
+            sql = "SELECT pg_sequence_last_value(pg_get_serial_sequence(:table, 'id')::regclass)"
+        else:
+            sql = "SELECT seq FROM sqlite_sequence WHERE name = :table"
+        return self.value(sql, {"table": table}) or 0
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -202,7 +226,13 @@ def _open_sqlite(path: Path, how: str) -> sqlite3.Connection:
     if os.path.exists(path) and not os.path.isfile(path):  # SQLite waits for a pipe
         what = "the store is a folder" if os.path.isdir(path) else "the store is not a file"
         raise MachineError(what, where=str(path), hint="Move it away, or set HARNESS_HOME to another folder.")
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,  # see writer_thread: never two at once
+    )
 
 
 def _psycopg() -> Any:

@@ -46,8 +46,9 @@ def check_version(db: Database, place: Location) -> bool:
     with suppress(*db.errors):  # nearly always there is nothing more to ask
         if db.tuples(queries.VERSIONS) == [(queries.SCHEMA_VERSION, standings.VERSION)]:
             return True
+    has_tables = db.value(queries.HAS_TABLES[db.postgres])  # first: another may be making all of them just now
     if not db.value(queries.HAS_VERSION[db.postgres]):
-        if db.value(queries.HAS_TABLES[db.postgres]):
+        if has_tables:
             raise MachineError(
                 "this database holds something else than a harness store",
                 where=place.shown,

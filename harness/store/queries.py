@@ -5,7 +5,7 @@ What only one of the two databases understands is a pair, indexed by whether it 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0007"
+SCHEMA_VERSION = "0008"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = (
@@ -46,17 +46,27 @@ SUBMISSION = _SUBMISSION + "WHERE s.id = :id"
 SOURCE = "SELECT text FROM sources WHERE sha256 = :sha256"
 HAS_LEADERBOARD = "SELECT 1 FROM submissions WHERE leaderboard = :leaderboard LIMIT 1"
 # A step through the index for each board, since DISTINCT would read every submission.
-LEADERBOARDS = """
+_BOARDS = """
 WITH RECURSIVE boards(name) AS (
     SELECT min(leaderboard) FROM submissions
     UNION ALL
     SELECT (SELECT min(leaderboard) FROM submissions WHERE leaderboard > boards.name)
     FROM boards WHERE boards.name IS NOT NULL
 )
-SELECT name AS leaderboard FROM boards WHERE name IS NOT NULL
 """
+LEADERBOARDS = _BOARDS + "SELECT name AS leaderboard FROM boards WHERE name IS NOT NULL"
 LAST_SUBMISSION_ID = "SELECT max(id) AS id FROM submissions"
-LATEST = _SUBMISSION + "WHERE s.user_name = :user" + _NEWEST
+# Of all boards: the newest of each, and of these the newest.
+LATEST = f"""
+{_BOARDS}
+{_SUBMISSION}
+WHERE s.id IN (
+    SELECT (SELECT l.id FROM submissions l WHERE l.leaderboard = boards.name AND l.user_name = :user
+            ORDER BY l.created_at DESC, l.id DESC LIMIT 1)
+    FROM boards
+)
+{_NEWEST}
+"""
 LATEST_ON_BOARD = _SUBMISSION + "WHERE s.user_name = :user AND s.leaderboard = :leaderboard" + _NEWEST
 
 _EVALUATION = "SELECT e.*, s.leaderboard, s.user_name FROM evaluations e JOIN submissions s ON s.id = e.submission_id "
@@ -89,11 +99,12 @@ _SUMMARY_COLUMNS = """
 """
 _HISTORY = f"""
 SELECT s.id, s.leaderboard, s.user_name, s.file_name, s.source_sha256, s.created_at, {_SUMMARY_COLUMNS}
-FROM submissions s LEFT JOIN evaluations e ON e.submission_id = s.id
+FROM {{boards}} submissions s LEFT JOIN evaluations e ON e.submission_id = s.id
+WHERE s.user_name = :user AND s.leaderboard = {{board}}
+ORDER BY s.created_at, s.id, e.id
 """
-_OLDEST_FIRST = " ORDER BY s.created_at, s.id, e.id"
-HISTORY = _HISTORY + "WHERE s.user_name = :user" + _OLDEST_FIRST
-HISTORY_OF_BOARD = _HISTORY + "WHERE s.user_name = :user AND s.leaderboard = :leaderboard" + _OLDEST_FIRST
+HISTORY = _BOARDS + _HISTORY.format(boards="boards CROSS JOIN", board="boards.name")
+HISTORY_OF_BOARD = _HISTORY.format(boards="", board=":leaderboard")
 
 # The oldest first, by their own time: an import brings calibrations that are older than their ids.
 NOISES = "SELECT * FROM noise_calibrations ORDER BY created_at, id"

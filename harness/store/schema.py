@@ -50,7 +50,6 @@ submissions = Table(
     Column("origin", Text),
     Column("published", Text),
     Index(None, "leaderboard", "user_name", "created_at", "id"),
-    Index(None, "user_name", "created_at", "id"),
     Index(None, "origin", unique=True),
     sqlite_autoincrement=True,  # an id is never used twice, not even after a deletion
 )

@@ -48,6 +48,7 @@ STANDING_COLUMNS = (
     "last_evaluation_id",
 )
 _CLASS_OF = itemgetter(*CLASS_KEY[:-1])
+_CLASS_BELOW_BOARD = itemgetter(*CLASS_KEY[1:-1])
 _RUN_OF = itemgetter(*RUN_COLUMNS[1:])
 CAN_RANK = ("", ReasonCode.NOT_ISOLATED.value)
 """Values of `unranked` that the store's owner may let rank."""
@@ -143,6 +144,11 @@ def differences(db: Database) -> list[str]:
 def class_key(row: Any) -> tuple[str, ...]:
     """The class of a scored evaluation, as `CLASS_KEY` has it."""
     return (*_CLASS_OF(row), unranked_of(row))
+
+
+def class_key_on(leaderboard: str, columns: Any) -> tuple[str, ...]:
+    """The same of columns without the board."""
+    return (leaderboard, *_CLASS_BELOW_BOARD(columns), unranked_of(columns))
 
 
 def unranked_of(row: Any) -> str:

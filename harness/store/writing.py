@@ -32,6 +32,9 @@ from harness.store.migrate import upgrade
 from harness.store.opening import check_version, is_database_error, mark_interrupted
 from harness.store.process import this_process
 
+_PAGE_BYTES = 8192
+"""Sources of 2 to 4 KB fill half a page of SQLite's 4096 bytes, or leave the rest of it empty."""
+
 
 class Store:
     """The writing side. Use `Store.open()`, and `close()` or a `with` block."""
@@ -279,6 +282,7 @@ def _engine(place: Location) -> Engine:
 def _configure_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions are ours to begin, in `_begin`, schema changes included
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a file that is new
     _use_wal(connection)
 
 

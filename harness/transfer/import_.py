@@ -16,9 +16,9 @@ from harness.transfer.errors import BadRow, DamagedFile, RowError
 Report = Callable[[BadRow], None]
 Record = NewSubmission | Calibration
 
-BATCH_ROWS = 5000
-BATCH_BYTES = 10 << 20
-"""A batch ends at either: texts are what fills memory."""
+BATCH_ROWS = 2000
+BATCH_BYTES = 4 << 20
+"""A batch ends at either: texts are what fills memory, and while one is written the next is made."""
 
 
 def import_parquet(writer: BulkWriter, path: Path, report: Report, told: Callable[[int], None]) -> Added:
@@ -93,5 +93,9 @@ def _size(record: Record) -> int:
     """About how many bytes of text it has."""
     if not isinstance(record, NewSubmission):
         return 2000
-    reports = sum(len(each.report) for each in record.compilations)
-    return len(record.source_text) + reports + 2000 * sum(len(each.cases) for each in record.evaluations)
+    size = len(record.source_text)
+    for compilation in record.compilations:
+        size += len(compilation.report)
+    for evaluation in record.evaluations:
+        size += 2000 * len(evaluation.cases)
+    return size

@@ -79,24 +79,25 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
     created_at = _time_text(time_us)
     score = _score(score)
     origin = f"{ORIGIN}/{number}/{time_us}"
-    names = (number, board_id, user_id, user_name, code_id, file_name)
-    run = (status, score, passed, mode, runner)
-    user = user_name or user_id
+    names = f"{number}", _text(board_id), _text(user_id), _text(user_name), _number_text(code_id), _text(file_name)
+    evaluations: Sequence[NewEvaluation]
     if mode is None:
-        kept, evaluations = _SUBMISSION_AND_RUN % tuple(map(_text, names + run)), []
+        run = _text(status), _number_text(score), _text(passed), _text(mode), _text(runner)
+        kept, evaluations = _SUBMISSION_AND_RUN % (*names, *run), ()
     else:
-        kept = _SUBMISSION % tuple(map(_text, names))
-        evaluations = [NewEvaluation(f"{origin}/{mode}/{runner}", _evaluation(run, created_at))]
+        kept = _SUBMISSION % names
+        columns = _evaluation(status, score, passed, mode, runner, created_at)
+        evaluations = (NewEvaluation(f"{origin}/{mode}/{runner}", columns),)
     return NewSubmission(
-        origin=origin,
-        leaderboard=name_of(problem, "problem_name"),
-        user=name_of(user, "user_name"),
-        file_name=text_of(file_name, "file_name", empty=True) if file_name else "submission.py",
-        source_text=text_of(code, "code", empty=True),
-        created_at=created_at,
-        gpus=f"[{_text(runner)}]" if runner else "[]",
-        published=kept,
-        evaluations=evaluations,
+        origin,
+        _name(problem, "problem_name"),
+        _name(user_name or user_id, "user_name"),
+        text_of(file_name, "file_name", empty=True) if file_name else "submission.py",
+        text_of(code, "code", empty=True),
+        created_at,
+        f"[{_text(runner)}]" if runner else "[]",
+        kept,
+        evaluations,
     )
 
 
@@ -167,16 +168,14 @@ def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, An
     return [tuple({**shared, **run}[name] for name in COLUMNS) for run in runs]
 
 
-def _evaluation(run: tuple[Any, ...], created_at: str) -> codec.Columns:
-    word, score, passed, mode, runner = run
-    status = _STATUS.get(word, Status.FAILED)
-    if passed is not None:
-        status = Status.PASSED if passed else Status.FAILED
-    columns = _shared_columns(mode, runner or "unknown", status).copy()
-    if score is not None and status is Status.PASSED:
+def _evaluation(
+    word: Any, score: float | None, passed: bool | None, mode: str, runner: Any, created_at: str
+) -> codec.Columns:
+    columns = _shared_columns(word, passed, mode, runner).copy()
+    if score is not None and columns["status"] == "passed":
         columns["score_ns"] = score * 1e9
     columns["started_at"] = columns["finished_at"] = created_at
-    columns["published"] = _RUN % tuple(map(_text, run))
+    columns["published"] %= _number_text(score)
     return columns
 
 
@@ -189,28 +188,38 @@ _SUBMISSION, _RUN = _template(_OF_THE_SUBMISSION), _template(_OF_THE_RUN)
 _SUBMISSION_AND_RUN = _template(_OF_THE_SUBMISSION + _OF_THE_RUN)
 
 
-def _text(value: object) -> str:
+def _number_text(value: object) -> str:
     kind = type(value)
-    return repr(value) if kind is int or kind is float else _text_of_few(value)  # a score is finite
+    return repr(value) if kind is int or kind is float else _text(value)  # a score is finite
 
 
 @lru_cache(maxsize=8192, typed=True)
-def _text_of_few(value: object) -> str:
+def _text(value: object) -> str:
     return json.dumps(value)
 
 
-@lru_cache(maxsize=1024)
-def _shared_columns(mode_name: str, runner: object, status: Status) -> codec.Columns:
-    """What the results of a mode, a runner and a status have in common. Not to be changed by the caller."""
+_name = lru_cache(maxsize=8192, typed=True)(name_of)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any) -> codec.Columns:
+    """What results have in common that differ by score and time. Not to be changed by the caller; `published` takes
+    the text of the score."""
     try:
         mode = Mode(mode_name)
     except ValueError:
         raise RowError(f"mode is {mode_name!r} (allowed: {', '.join(Mode)})") from None
+    status = _STATUS.get(word, Status.FAILED)
+    if passed is not None:
+        status = Status.PASSED if passed else Status.FAILED
+    kept_word, kept_passed, kept_mode, kept_runner = (
+        _text(value).replace("%", "%%") for value in (word, passed, mode_name, runner)
+    )
     header = EvaluationHeader(
         mode=mode,
         protocol=Protocol.HOSTED,
         grid=GridName.FULL,
-        device=Device("gpu", name_of(runner, "runner")),
+        device=Device("gpu", name_of(runner or "unknown", "runner")),
         isolation=IsolationLevel.UNKNOWN,
         interpreted=False,
         seed=0,
@@ -227,7 +236,7 @@ def _shared_columns(mode_name: str, runner: object, status: Status) -> codec.Col
         "started_at": None,
         "finished_at": None,
         "rank_then": None,
-        "published": None,
+        "published": _RUN % (kept_word, "%s", kept_passed, kept_mode, kept_runner),
     }
 
 
