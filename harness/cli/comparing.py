@@ -177,7 +177,7 @@ def _write_verdict(console: Console, result: PairedComparison) -> None:
         reasons.append(overall)
     for why in dict.fromkeys(judgement.why for judgement in reasons):
         write(console, _WHY_NONE[why], style="bold yellow")
-    if reasons:
+    if any(judgement.why is Why.NULL_OFF_CENTRE for judgement in reasons):
         write(console, "This machine is too restless. Stop what else runs on it, or give it more time with --budget.")
 
 

@@ -105,8 +105,9 @@ class PairedComparison:
 
     @property
     def refused(self) -> bool:
-        """Whether some case that was measured got no verdict."""
-        return any(case.judgement is not None and case.judgement.verdict is None for case in self.cases)
+        """Whether some case that was measured, or the score, got no verdict."""
+        judgements = [*(case.judgement for case in self.cases), self.overall]
+        return any(judgement is not None and judgement.verdict is None for judgement in judgements)
 
     @property
     def verdict(self) -> Verdict | None:

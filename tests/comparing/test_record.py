@@ -7,7 +7,7 @@ import pytest
 from harness.boards.board import GridName, RankBy
 from harness.comparing.record import CaseComparison, Fault, Name, PairedComparison
 from harness.evaluation.record import Device, IsolationLevel, Reason, ReasonCode, Status
-from harness.measure.comparison import Unit, Verdict
+from harness.measure.comparison import Unit, Verdict, Why
 from harness.measure.statistics import Interval
 
 NULL = ((1000, 1002, 1000, 1002), (1002, 1000, 1002, 1000)) * 8
@@ -65,3 +65,16 @@ def test_a_failed_or_refused_case_leaves_no_score() -> None:
     refused = replace(RESULT, cases=(CASE, off))
     assert refused.refused
     assert refused.verdict is None
+
+
+def test_a_score_alone_can_be_refused() -> None:
+    """Fifteen null runs that are each 0.6 % off within their noise are surely off together."""
+    near = tuple((1000, b, b, 1000) for b in (999, 1006, 1006, 1006, 1006, 1006, 1006, 1013))
+    case = CaseComparison(0, {"n": 1}, near, near, (0,))
+    assert case.judgement is not None
+    assert case.judgement.verdict is Verdict.UNSURE
+    result = replace(RESULT, cases=(case,) * 30)
+    assert result.overall is not None
+    assert result.overall.why is Why.NULL_OFF_CENTRE
+    assert result.verdict is None
+    assert result.refused

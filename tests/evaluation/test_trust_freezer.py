@@ -144,10 +144,47 @@ def test_what_was_continued_and_stopped_again_is_noticed(counting: Tree) -> None
 
 def test_a_core_taken_away_on_the_way_to_the_stop_is_no_running() -> None:
     """On a virtual machine 0.33 ms were once counted of a thread that was marked as stopped and given no core again."""
-    before = Ran(8_553_041_974, 632_372)
+    before = Ran(8_553_041_974, {1: 632_372, 2: 5})
+    once_more = {1: 632_372, 2: 6}
     assert before.may_be_of_the_stop(Ran(before.ns + 330_456, before.times))
     assert not before.may_be_of_the_stop(Ran(before.ns + STOLEN_NS + 1, before.times))
-    assert before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS, before.times + 1))
-    assert not before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS + 1, before.times + 1))
-    assert not Ran(0, 0).may_be_of_the_stop(Ran(10_000_000, 0))  # a tick, where the kernel does not count
-    assert not NEVER.may_be_of_the_stop(Ran(0, 1))
+    assert before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS, once_more))
+    assert not before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS + 1, once_more))
+    assert not before.may_be_of_the_stop(Ran(before.ns + STOPPING_NS + 1, {1: 632_372}))  # a thread is gone
+    assert not before.may_be_of_the_stop(Ran(before.ns - 1, before.times))
+    assert not Ran(0, {1: 0}).may_be_of_the_stop(Ran(10_000_000, {1: 0}))  # where the kernel does not count
+    assert not NEVER.may_be_of_the_stop(Ran(0, {1: 1}))
+
+
+WAITS_FOR_ITS_THREAD = """
+import ctypes, sys, time
+VFORK_THREAD = 0x100 | 0x200 | 0x400 | 0x800 | 0x4000 | 0x10000  # VM FS FILES SIGHAND VFORK THREAD
+stack = ctypes.create_string_buffer(8 << 20)
+top = ctypes.c_void_p((ctypes.addressof(stack) + (8 << 20) - 4096) & ~15)
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+def beside(_):
+    with open(sys.argv[2], "ab", buffering=0) as file:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            sum(range(2000))
+            file.write(b".")
+    return 0
+while True:
+    ctypes.CDLL(None).clone(beside, top, VFORK_THREAD, None)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="calls clone by hand")
+def test_what_a_signal_does_not_stop_at_once_is_told(tmp_path: Path) -> None:
+    """A first thread that waits in the kernel for another of its process, which runs on meanwhile."""
+    tree = Tree(WAITS_FOR_ITS_THREAD, tmp_path / "count")
+    try:
+        assert tree.goes_on()
+        tree.freezer.freeze()
+        tree.freezer.thaw()
+        assert tree.goes_on()
+        tree.freezer.stop()
+        assert not tree.freezer.freeze()
+        tree.freezer.check()
+    finally:
+        tree.close()
