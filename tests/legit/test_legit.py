@@ -19,6 +19,8 @@ CALL_TIMEOUT_S = 200
 ATTEMPTS = 5
 """On a machine that is busy with something else a short call may seem to take no longer than nothing."""
 SLOW = ("cpp_extension", "torch_compile", "gpu_load_inline")
+THOROUGH = ("torch_compile",)
+"""40 s and more, in the C++ compiler nearly all of it."""
 
 
 def names() -> list[str]:
@@ -27,6 +29,7 @@ def names() -> list[str]:
 
 def marked(name: str) -> object:
     marks = [pytest.mark.slow] if name in SLOW else []
+    marks += [pytest.mark.thorough] if name in THOROUGH else []
     if name.startswith("gpu_"):
         marks += [pytest.mark.gpu, pytest.mark.skipif(not CUDA, reason="needs a CUDA device")]
     else:
