@@ -88,7 +88,7 @@ class Freezer:
         assert self._at_stop is not None
         stopped_at_once = True
         while self._ran is None:
-            ran, moving = self._look(_STOPPED)
+            ran, moving = self._look()
             stopped_at_once &= ran.keys() <= self._known.keys()
             if not moving:
                 self._ran, self._known = ran, {process: self._started(process) for process in ran}
@@ -109,7 +109,7 @@ class Freezer:
         """Raise RanWhileFrozenError if anything ran since `freeze`."""
         if self._ran is None:
             return
-        now, _ = self._look(_STOPPED)
+        now, _ = self._look()
         if not all(self._ran.get(process, NEVER).may_be_of_the_stop(ran) for process, ran in now.items()):
             raise RanWhileFrozenError("something of the worker ran while it was stopped")
 
@@ -118,9 +118,9 @@ class Freezer:
         process = read_process(pid)
         return -1 if process is None else process.started
 
-    def _look(self, rest: bytes) -> tuple[Processes, set[int]]:
-        """What every process below has run, and those of which a thread is in no state of `rest`. How long they ran
-        is read last and together: what goes on while this looks at others is in it."""
+    def _look(self) -> tuple[Processes, set[int]]:
+        """What every process below has run, and those of which a thread is not at rest. How long they ran is read last
+        and together: what goes on while this looks at others is in it."""
         times: dict[int, dict[int, int]] = {}
         moving: set[int] = set()
         for process in pids_below(self._pid):
@@ -132,7 +132,7 @@ class Freezer:
             for name in threads:
                 try:
                     stat = _read(f"/proc/{process}/task/{name}/stat")
-                    if stat[stat.rindex(b")") + 2] not in rest:
+                    if stat[stat.rindex(b")") + 2] not in _STOPPED:
                         moving.add(process)
                     schedstat = _read(f"/proc/{process}/task/{name}/schedstat").split()
                     times[process][int(name)] = int(schedstat[2]) if schedstat else 0
