@@ -84,6 +84,7 @@ def _case_part(case: CaseResult) -> dict[str, Any]:
         "median_us": figure_us(figure),
         "ci_us": interval_us(figure),
         "samples": len(case.samples.wall_ns) if case.samples else 0,
+        "processes": case.samples.workers if case.samples else 0,
         "events_us": median(events_ns) / 1e3 if events_ns else None,
         "speed_of_light_us": None if case.speed_of_light_ns is None else case.speed_of_light_ns / 1e3,
     }

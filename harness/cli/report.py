@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from harness.cli.benchmark_table import benchmark_table, processes_told
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import (
     NOT_RESOLVED,
@@ -13,7 +14,6 @@ from harness.cli.formatting import (
     format_case,
     format_class,
     format_indices,
-    format_share,
     format_spread,
     format_time,
     printable,
@@ -24,7 +24,7 @@ from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reas
 from harness.evaluation.state import describe, warnings
 from harness.measure.events import events_note
 from harness.measure.ranking import Rank
-from harness.measure.statistics import FEWEST_FOR_INTERVAL, Figure, case_figure
+from harness.measure.statistics import Figure, case_figure
 from harness.store.rows import EvaluationRow, SubmissionRow
 from harness.wording import counted
 
@@ -205,7 +205,9 @@ def _write_cases(console: Console, evaluation: EvaluationRow) -> None:
     if tests and evaluation.header.mode is Mode.TEST:
         print_table(console, _test_table(tests))
     if benchmarks:
-        print_table(console, _benchmark_table(benchmarks))
+        print_table(console, benchmark_table(benchmarks, plain_table()))
+        if told := processes_told(benchmarks):
+            write(console, told, style="dim")
     missing = evaluation.header.cases_planned - len(cases)
     if missing > 0:
         verb = "not run yet" if evaluation.outcome.status is Status.RUNNING else "not run"
@@ -230,39 +232,6 @@ def _test_table(cases: Sequence[CaseResult]) -> Table:
     for case in cases:
         table.add_row(str(case.index), Text(format_case(case.spec)), Text(case.status.value))
     return table
-
-
-def _benchmark_table(cases: Sequence[CaseResult]) -> Table:
-    from rich.text import Text
-
-    with_light = any(case.speed_of_light_ns is not None for case in cases)
-    table = plain_table()
-    table.add_column("#", justify="right")
-    table.add_column("benchmark")
-    table.add_column("median", justify="right", no_wrap=True)
-    table.add_column("95 %", justify="right", no_wrap=True)
-    table.add_column("samples", justify="right", no_wrap=True)
-    if with_light:
-        table.add_column("of light", justify="right", no_wrap=True)
-    for case in cases:
-        figure = case_figure(case.samples)
-        passed = case.status is Status.PASSED
-        cells: list[str | Text] = [
-            str(case.index),
-            Text(format_case(case.spec)),
-            Text(format_time(figure) if passed else case.status.value, style="" if passed else "red"),
-            _spread(figure, case) if passed else "",
-            str(len(case.samples.wall_ns)) if case.samples else "",
-        ]
-        if with_light:
-            cells.append(format_share(case.speed_of_light_ns, figure) if passed else "")
-        table.add_row(*cells)
-    return table
-
-
-def _spread(figure: Figure | None, case: CaseResult) -> str:
-    samples = len(case.samples.wall_ns) if case.samples else 0
-    return "too few" if figure is not None and samples < FEWEST_FOR_INTERVAL else format_spread(figure)
 
 
 def _write_failures(console: Console, evaluation: EvaluationRow) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 
-from harness.boards.board import Board, Spec, Work, format_spec
+from harness.boards.board import Board, Spec, format_spec
 from harness.boards.reference import BoardCodeError, Reference
+from harness.evaluation.bounds import below_floor, with_bounds
 from harness.evaluation.capture import CPU_MEDIAN_ALLOWANCE, CUDA_MEDIAN_ALLOWANCE, charged_for_lag_ns, lag_ns
 from harness.evaluation.clocks import TimedCall
-from harness.evaluation.contract import OutputForm
+from harness.evaluation.contract import OutputForm, broken
 from harness.evaluation.expected import Expected
 from harness.evaluation.plan import PlannedCase
 from harness.evaluation.record import CaseKind, CaseResult, Reason, ReasonCode, Samples, Status, StopRule
@@ -24,7 +25,7 @@ from harness.evaluation.session import Session
 from harness.evaluation.twin import Twin
 from harness.evaluation.workers import WorkerFault
 from harness.measure.events import events_note
-from harness.measure.speed_of_light import Peaks, floor_ns, speed_of_light_ns
+from harness.measure.speed_of_light import Peaks
 from harness.measure.statistics import case_figure, case_times_ns
 from harness.measure.stopping import LOOKS, StoppingRule
 from harness.wire.packing import PackingError, pack
@@ -33,6 +34,12 @@ FULL_CHECKS = 2
 """How many timed outputs, chosen in secret among the first 7, get the full check where a spot check does the rest; one
 more does between every two later looks, since a worker can count its calls."""
 TIMED_WARMUPS = 2
+"""Of a lone worker; each of several has one."""
+SLOW_FIRST_CALL_S = 3.0
+LONG_CALL_NS = 100_000_000
+"""A case is measured in one process where the first call takes longer than the one, because something compiles in it
+and nothing was kept of the build, or a call longer than the other: beside that a launch costs nothing, and several
+processes much time and memory."""
 TIMED_CALL_SLOWDOWN = 50.0
 TIMED_CALL_LEAST_S = 10.0
 
@@ -48,37 +55,39 @@ class CaseContext:
     peaks: Peaks | None
     stopping: StoppingRule
     call_timeout_s: float
-    twin: Twin | None
-    """What the clock's own cost is measured on; none where no benchmark runs."""
+    twins: Sequence[Twin]
+    """What the clock's own cost is measured on, as many as a crew has workers; none where no benchmark runs."""
 
 
-def run_case(context: CaseContext, session: Session, planned: PlannedCase) -> CaseResult:
-    """Run one case to its record, which keeps what was measured before a failure.
+def run_case(context: CaseContext, crew: Sequence[Session], planned: PlannedCase) -> CaseResult:
+    """Run one case in these workers, a test in the first of them, to its record, which keeps what was measured before
+    a failure.
 
-    Never raises for what the submission does; the board's faults and the user's interrupt pass through. Look at
-    `session.alive` afterwards.
+    Never raises for what the submission does; the board's faults and the user's interrupt pass through. Look
+    afterwards which workers are alive.
     """
     started = time.perf_counter()
-    run: CaseRun = (Test if planned.kind is CaseKind.TEST else Benchmark)(context, session, planned)
+    run: CaseRun = (Test if planned.kind is CaseKind.TEST else Benchmark)(context, crew, planned)
     try:
         run.run()
     except WorkerFault as fault:
         if fault.fatal:
-            session.worker.kill()
+            run.session.worker.kill()
         run.result = replace(run.result, status=fault.status, reason=fault.reason, traceback=fault.traceback)
     except torch.OutOfMemoryError as error:
         run.result = replace(run.result, status=Status.ERROR, reason=own_out_of_memory(error, planned.spec))
     finally:
-        if session.cuda:
+        if run.session.cuda:
             torch.cuda.empty_cache()
     return replace(run.result, seconds=time.perf_counter() - started)
 
 
 class CaseRun:
-    """One case being run; `result` is its record so far."""
+    """One case being run; `result` is its record so far, `session` the worker in use."""
 
-    def __init__(self, context: CaseContext, session: Session, planned: PlannedCase) -> None:
-        self.context, self.session, self.planned = context, session, planned
+    def __init__(self, context: CaseContext, crew: Sequence[Session], planned: PlannedCase) -> None:
+        self.context, self.crew, self.planned = context, list(crew), planned
+        self.session = self.crew[0]
         self.result = CaseResult(planned.kind, planned.index, planned.spec, Status.PASSED)
         self.choice = context.seeds.random("place", planned.kind, planned.index)
 
@@ -141,10 +150,11 @@ def pack_input(data: Any, board: Board) -> Any:
 
 
 class Benchmark(CaseRun):
-    """A first untimed call, then timed calls on inputs never seen before, every output checked."""
+    """A first untimed call in each worker, then timed calls by turns on inputs never seen before, every output
+    checked."""
 
-    def __init__(self, context: CaseContext, session: Session, planned: PlannedCase) -> None:
-        super().__init__(context, session, planned)
+    def __init__(self, context: CaseContext, crew: Sequence[Session], planned: PlannedCase) -> None:
+        super().__init__(context, crew, planned)
         self._fully_checked = fully_checked(context.seeds.random("full", planned.index))
         self._wall: list[int] = []
         self._lags: list[int] = []
@@ -156,7 +166,7 @@ class Benchmark(CaseRun):
     def run(self) -> None:
         context = self.context
         data = context.reference.generate(self.planned.spec, self._seed("first"))
-        self.result = with_bounds(self.result, context, data)
+        self.result = with_bounds(self.result, context.board, context.reference, context.peaks, data)
         started = time.perf_counter()
         form, output = self.first_call(data)
         first_call_s = time.perf_counter() - started
@@ -164,22 +174,48 @@ class Benchmark(CaseRun):
         context.expected.check_form(data, output)
         output = None  # its memory is needed for the next
         timeout_s = min(context.call_timeout_s, max(TIMED_CALL_LEAST_S, TIMED_CALL_SLOWDOWN * first_call_s))
-        stop = self._sample(data, form, timeout_s)
+        began = time.perf_counter()
+        data = self._warm_up(data, form, timeout_s, first_call_s)
+        stop = self._sample(data, form, timeout_s, began)
         self.result = below_floor(replace(self.result, stop_rule=stop, notes=self._notes(note)))
+
+    def _warm_up(self, data: Any, form: OutputForm, timeout_s: float, first_call_s: float) -> Any:
+        """Calls that do not count, and who takes part; the input of the last."""
+        call = -TIMED_WARMUPS - len(self.crew)
+        data, reading = self._timed(data, form, timeout_s, call)
+        if first_call_s > SLOW_FIRST_CALL_S or reading.wall_ns > LONG_CALL_NS:
+            del self.crew[1:]
+        for session in self.crew[1:]:
+            call += 1
+            self._join(session, data, form, call)
+            data, _ = self._timed(data, form, timeout_s, call)
+        if len(self.crew) < TIMED_WARMUPS:
+            data, _ = self._timed(data, form, timeout_s, -1)
+        return data
+
+    def _join(self, session: Session, data: Any, form: OutputForm, call: int) -> None:
+        """The first call of a further worker, whose output must have the form of the first worker's."""
+        self.session = session
+        other, output = self.first_call(data)
+        if not other.same_as(form):
+            raise broken("the output's dtype or shape differs from the one returned before for the same shape")
+        self._check(data, output, call)
 
     def _seed(self, *use: str | int) -> int:
         return self.context.seeds.derive(self.planned.kind, self.planned.index, *use)
 
-    def _sample(self, data: Any, form: OutputForm, timeout_s: float) -> StopRule:
-        began = time.perf_counter()
-        for call in range(-TIMED_WARMUPS, LOOKS[-1]):
-            data = self._fresh(data, call)
-            packed = pack_input(data, self.context.board)
-            reading, output = self.session.timed(packed, form, self.choice, timeout_s)
-            self._check(data, output, call)
-            output = None
-            if call < 0:
-                continue
+    def _timed(self, data: Any, form: OutputForm, timeout_s: float, call: int) -> tuple[Any, TimedCall]:
+        """A timed call on a fresh input, its output checked; that input and the reading."""
+        data = self._fresh(data, call)
+        packed = pack_input(data, self.context.board)
+        reading, output = self.session.timed(packed, form, self.choice, timeout_s)
+        self._check(data, output, call)
+        return data, reading
+
+    def _sample(self, data: Any, form: OutputForm, timeout_s: float, began: float) -> StopRule:
+        for call in range(LOOKS[-1]):
+            self.session = self.crew[call % len(self.crew)]
+            data, reading = self._timed(data, form, timeout_s, call)
             times = case_times_ns(self._keep(reading, form))
             stop = self.context.stopping.decide(times, time.perf_counter() - began)
             if stop is not None:
@@ -190,8 +226,9 @@ class Benchmark(CaseRun):
         """Take a reading in; the case's samples with it."""
         self._wall.append(reading.wall_ns)
         overhead_ns = 0
-        if self.context.twin is not None:
-            overhead_ns, twin_lag_ns = self.context.twin.costs_ns(form)
+        if self.context.twins:
+            twin = self.context.twins[len(self._overhead) % len(self.crew)]
+            overhead_ns, twin_lag_ns = twin.costs_ns(form)
             # Where a call synchronises, its host only then queues the copy: `Capture` alone bounds that lag.
             if not (self.session.cuda and reading.held):
                 self._lags.append(lag_ns(reading))
@@ -223,7 +260,8 @@ class Benchmark(CaseRun):
         events = tuple(self._events) if any(self._events) else ()
         allowance = CUDA_MEDIAN_ALLOWANCE if self.session.cuda else CPU_MEDIAN_ALLOWANCE
         charged_ns = charged_for_lag_ns(self._lags, self._twin_lags, allowance)
-        return Samples(tuple(wall_ns + charged_ns for wall_ns in self._wall), tuple(self._overhead), events)
+        wall = tuple(wall_ns + charged_ns for wall_ns in self._wall)
+        return Samples(wall, tuple(self._overhead), events, len(self.crew))
 
     def _notes(self, note: str) -> tuple[str, ...]:
         notes = [note] if note else []
@@ -243,30 +281,3 @@ def fully_checked(secret: random.Random) -> set[int]:
     """The timed calls whose outputs get the full check where a spot check does the rest."""
     later = (secret.randrange(start, end) for start, end in pairwise(LOOKS))
     return {*secret.sample(range(LOOKS[0]), FULL_CHECKS), *later}
-
-
-def with_bounds(base: CaseResult, context: CaseContext, data: Any) -> CaseResult:
-    """Add the case's work, speed of light and floor, where the board states them and the device is known."""
-    settings, spec = context.board.settings, base.spec
-
-    def bound(work: Work | None, rule: Callable[..., float | None]) -> tuple[float | None, float | None, float | None]:
-        if work is None:
-            return None, None, None
-        flops, bytes_moved = context.reference.work(work, data, spec)
-        return flops, bytes_moved, rule(flops, bytes_moved, work.precision, context.peaks)
-
-    flops, bytes_moved, light = bound(settings.speed_of_light, speed_of_light_ns)
-    _, _, floor = bound(settings.floor, floor_ns)
-    return replace(base, flops=flops, bytes_moved=bytes_moved, speed_of_light_ns=light, floor_ns=floor)
-
-
-def below_floor(result: CaseResult) -> CaseResult:
-    """Reject a median that no work could have had."""
-    figure = case_figure(result.samples)
-    if figure is None or result.floor_ns is None or figure.value_ns >= result.floor_ns:
-        return result
-    text = (
-        f"measured {figure.value_ns / 1e3:.3f} µs, below the floor of {result.floor_ns / 1e3:.3f} µs: the compulsory "
-        "traffic and arithmetic of this case take longer on this device"
-    )
-    return replace(result, status=Status.REJECTED, reason=Reason(ReasonCode.BELOW_FLOOR, text))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.boards.board import GridName, format_spec
@@ -19,6 +19,7 @@ from harness.boards.reference import Reference
 from harness.errors import MachineError
 from harness.evaluation import machine
 from harness.evaluation.cases import CaseContext, pack_input, run_case
+from harness.evaluation.crew import Crew, crew_size
 from harness.evaluation.expected import Expected
 from harness.evaluation.host import Host
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
@@ -39,9 +40,10 @@ from harness.evaluation.record import (
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session, open_session
 from harness.evaluation.state import StateWatch
-from harness.evaluation.twin import Twin
+from harness.evaluation.twin import Twin, open_twins
 from harness.evaluation.users_words import in_the_users_words
-from harness.evaluation.workers import ForkServer, WorkerFault, WorkerProcess
+from harness.evaluation.verdict import failed, verdict
+from harness.evaluation.workers import ForkServer, WorkerFault
 from harness.measure.scoring import score_of_cases
 from harness.measure.speed_of_light import peaks_for
 from harness.measure.stopping import StoppingRule
@@ -49,8 +51,6 @@ from harness.sandbox import best_level, harden_supervisor
 
 CASE_BUDGET_S = {"cuda": 2.0, "cpu": 1.0}
 """Wall time for the timed calls of one case, beyond the first 7."""
-STATUS_ORDER = (Status.REJECTED, Status.FAILED, Status.ERROR, Status.TIMEOUT)
-"""Which status an evaluation takes when its cases ended differently: the first of these that occurs."""
 
 
 @dataclass
@@ -124,11 +124,12 @@ class Evaluation:
                 self._reference = Reference.load(self._plan.board)
                 self._expected = Expected(self._reference)
                 host.wait_ready()
-            self._twin: Twin | None = None
+            self._twins: list[Twin] = []
             if self._any(CaseKind.BENCHMARK):
                 with self._phases.spent("start"):
-                    self._twin = Twin(host, cuda=self._cuda)
-                stack.callback(self._twin.close)
+                    self._twins = open_twins(host, self._crew_size(CaseKind.BENCHMARK), cuda=self._cuda)
+                for twin in self._twins:
+                    stack.callback(twin.close)
             if COMPILES.search(self._plan.source) and self._any(CaseKind.BENCHMARK):
                 yield Progress("build: every shape once, on throw-away inputs", 0, len(self._cases))
                 with self._phases.spent("build"):
@@ -177,57 +178,55 @@ class Evaluation:
             return
         with self._phases.spent(kind.value):
             deadline = time.monotonic() + self._phase_timeout_s(kind)
-            session: Session | None = None
-            printed = 0  # how much of the worker's log has been told
+            crew = Crew(host, kind.value, self._crew_size(kind), cuda=self._cuda)
             try:
                 for case in cases:
                     yield Progress(
                         f"{kind} {case.index}: {format_spec(case.spec)}", len(self._results), len(self._cases)
                     )
-                    if session is None or not session.alive:
-                        if session is not None:
-                            session.close()
-                        session = open_session(host, kind.value, cuda=self._cuda)
-                        printed = session.worker.log_bytes()  # what is there before the file is loaded is ours
-                        try:
-                            session.import_submission(self._call_timeout_s(kind))
-                        except WorkerFault as fault:
-                            yield from self._all_fail(cases, case, fault, session.worker, printed)
-                            return
+                    try:
+                        sessions = crew.ready(self._call_timeout_s(kind))
+                    except WorkerFault as fault:
+                        yield from self._all_fail(cases, case, fault, crew)
+                        return
                     if time.monotonic() > deadline:
                         result = self._out_of_time(case, kind)
                     else:
-                        result = run_case(self._context(kind, deadline), session, case)
-                        result = self._in_the_users_words(result, session.worker, printed)
-                        printed = session.worker.log_bytes()
+                        result = self._run(crew, sessions, case, self._context(kind, deadline))
+                        result = self._in_the_users_words(result, crew)
                     self._results.append(result)
                     yield result
                     if self._plan.fail_fast and result.status is not Status.PASSED:
                         return
             finally:
-                if session is not None:
-                    session.close()
+                crew.close()
+
+    def _run(self, crew: Crew, sessions: list[Session], case: PlannedCase, context: CaseContext) -> CaseResult:
+        """Run a case, and where there is not the memory for a whole crew, once more in a single worker."""
+        result = run_case(context, sessions, case)
+        if crew.size == 1 or result.reason is None or result.reason.code is not ReasonCode.OUT_OF_MEMORY:
+            return result
+        crew.reduce_to_one()
+        try:
+            result = run_case(context, crew.ready(self._call_timeout_s(case.kind)), case)
+        except WorkerFault as fault:
+            return failed(case, fault)
+        note = f"measured in one process from here on: there is no memory for {len(sessions)}"
+        return replace(result, notes=(*result.notes, note))
 
     def _all_fail(
-        self, cases: list[PlannedCase], first: PlannedCase, fault: WorkerFault, worker: WorkerProcess, printed: int
+        self, cases: list[PlannedCase], first: PlannedCase, fault: WorkerFault, crew: Crew
     ) -> Iterator[CaseResult]:
         """The records of the cases that a submission which cannot be loaded leaves; what it printed is the first's."""
         for case in cases[cases.index(first) :]:
-            result = CaseResult(case.kind, case.index, case.spec, fault.status, fault.reason, fault.traceback)
-            result = self._in_the_users_words(result, worker, printed)
-            printed = worker.log_bytes()
+            result = self._in_the_users_words(failed(case, fault), crew)
             self._results.append(result)
             yield result
 
-    def _in_the_users_words(self, result: CaseResult, worker: WorkerProcess, printed_before: int) -> CaseResult:
-        return in_the_users_words(
-            result,
-            self._plan.board,
-            self._plan.file_name,
-            cuda=self._cuda,
-            printed=worker.log_bytes() - printed_before,
-            log=worker.log,
-        )
+    def _in_the_users_words(self, result: CaseResult, crew: Crew) -> CaseResult:
+        printed, log = crew.printed()
+        board, file_name = self._plan.board, self._plan.file_name
+        return in_the_users_words(result, board, file_name, cuda=self._cuda, printed=printed, log=log)
 
     def _out_of_time(self, case: PlannedCase, kind: CaseKind) -> CaseResult:
         text = f"not reached: the board gives {self._phase_timeout_s(kind):g} s for all {kind} cases together"
@@ -243,8 +242,13 @@ class Evaluation:
             peaks=peaks_for(self._device.name),
             stopping=StoppingRule(budget_s=CASE_BUDGET_S[self._device.kind]),
             call_timeout_s=min(self._call_timeout_s(kind), left),
-            twin=self._twin,
+            twins=self._twins,
         )
+
+    def _crew_size(self, kind: CaseKind) -> int:
+        if kind is CaseKind.TEST:
+            return 1
+        return self._plan.workers or crew_size(self._plan.mode, self._device)
 
     def _phase_timeout_s(self, kind: CaseKind) -> float:
         board = self._plan.board
@@ -287,17 +291,6 @@ class Evaluation:
                 ReasonCode.NOT_ISOLATED, "run without a sandbox; the store's owner decides whether that ranks"
             )
         return None
-
-
-def verdict(results: list[CaseResult]) -> tuple[Status, Reason | None]:
-    """The status of an evaluation from its cases, with the reason of the first case that has it."""
-    for status in STATUS_ORDER:
-        for result in results:
-            if result.status is status:
-                cause = result.reason or Reason(ReasonCode.CHANNEL, "")
-                text = f"{result.kind} case {result.index} ({format_spec(result.spec)}): {cause.message}"
-                return status, Reason(cause.code, text)
-    return Status.PASSED, None
 
 
 def check_runs_here(plan: Plan) -> None:

@@ -46,6 +46,8 @@ class Plan:
     """None: the strongest that this machine gives."""
     call_timeout_s: float | None = None
     """The longest that one call may take; None: the board's own timeouts."""
+    workers: int | None = None
+    """How many processes the benchmarks are measured in; None: what `crew_size` says."""
 
     def cases(self, grid_name: GridName) -> tuple[PlannedCase, ...]:
         """The cases in the order they run. Raises RequestError for a case number that the board lacks."""

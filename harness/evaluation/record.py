@@ -104,11 +104,14 @@ class Samples:
 
     `wall_ns` is the supervisor's clock from release to done; `overhead_ns` the same for an interleaved no-op call of
     the twin worker; `events_ns` the device events' reading (empty on CPU), a cross-check that never makes the score.
+    The calls went through `workers` processes by turns, call i through process i mod `workers`, and so did the no-op
+    calls through as many twins.
     """
 
     wall_ns: tuple[int, ...]
     overhead_ns: tuple[int, ...] = ()
     events_ns: tuple[int, ...] = ()
+    workers: int = 1
 
 
 @dataclass(frozen=True)

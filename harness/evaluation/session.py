@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,21 @@ from harness.wire.packing import Packed, where
 
 
 class Session:
-    """One worker in use. `close()` ends it."""
+    """One worker in use, made by `host.start` or `started` before. `close()` ends it."""
 
-    def __init__(self, host: Host, phase: str, *, cuda: bool, with_submission: bool = True) -> None:
+    def __init__(
+        self,
+        host: Host,
+        phase: str,
+        *,
+        cuda: bool,
+        with_submission: bool = True,
+        started: tuple[WorkerProcess, Path] | None = None,
+    ) -> None:
         self._board: Board = host.board
         self.worker: WorkerProcess
         self.folder: Path
-        self.worker, self.folder = host.start(phase, with_submission=with_submission)
+        self.worker, self.folder = started or host.start(phase, with_submission=with_submission)
         self.cuda = cuda
         try:
             self.clock: Clock = DeviceClock(self.worker) if cuda else SocketClock(self.worker)
@@ -153,14 +162,35 @@ class Session:
 def open_session(host: Host, phase: str, *, cuda: bool, with_submission: bool = True) -> Session:
     """A session whose worker has loaded nothing yet. One that ends before that is tried again once, since the
     submission has no part in it; raises MachineError when the second ends too."""
+    return open_sessions(host, phase, 1, cuda=cuda, with_submission=with_submission)[0]
+
+
+def open_sessions(host: Host, phase: str, count: int, *, cuda: bool, with_submission: bool = True) -> list[Session]:
+    """So many of `open_session`, whose workers get ready side by side: a CUDA context alone takes half a second."""
+    # Started from this thread: a worker may end with the thread that started it.
+    started: list[tuple[WorkerProcess, Path]] = []
+
+    def session(each: tuple[WorkerProcess, Path]) -> Session | None:
+        try:
+            return Session(host, phase, cuda=cuda, with_submission=with_submission, started=each)
+        except WorkerFault:
+            return None
+
     try:
-        return Session(host, phase, cuda=cuda, with_submission=with_submission)
-    except WorkerFault:
-        pass
-    try:
-        return Session(host, phase, cuda=cuda, with_submission=with_submission)
-    except WorkerFault as fault:
-        raise died_unloaded(fault) from None
+        for _ in range(count):
+            started.append(host.start(phase, with_submission=with_submission))
+        if count == 1:
+            sessions = [session(started[0])]
+        else:
+            with ThreadPoolExecutor(count) as pool:
+                sessions = list(pool.map(session, started))
+        return [each or Session(host, phase, cuda=cuda, with_submission=with_submission) for each in sessions]
+    except BaseException as error:
+        for worker, _ in started:
+            worker.kill()
+        if isinstance(error, WorkerFault):
+            raise died_unloaded(error) from None
+        raise
 
 
 def died_unloaded(fault: WorkerFault) -> MachineError:

@@ -1,4 +1,4 @@
-"""The twin: a worker that never loads a submission, and so tells what the clock itself costs here."""
+"""Twins: workers that never load a submission, and so tell what the clock itself costs here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from harness.evaluation.capture import lag_ns
 from harness.evaluation.contract import OutputForm
 from harness.evaluation.host import Host
-from harness.evaluation.session import Session, died_unloaded, open_session
+from harness.evaluation.session import Session, died_unloaded, open_session, open_sessions
 from harness.evaluation.workers import WorkerFault
 
 Answer = TypeVar("Answer")
@@ -19,9 +19,8 @@ LARGEST_BYTES = 256 << 20
 class Twin:
     """One that died is replaced: the submission has no part in that. Raises MachineError when that one dies too."""
 
-    def __init__(self, host: Host, *, cuda: bool) -> None:
-        self._host, self._cuda = host, cuda
-        self._session = open_session(host, "twin", cuda=cuda, with_submission=False)
+    def __init__(self, host: Host, session: Session, *, cuda: bool) -> None:
+        self._host, self._session, self._cuda = host, session, cuda
 
     def costs_ns(self, form: OutputForm) -> tuple[int, int]:
         """What a call of nothing costs, and how long after its done word an output of this form lies in its slot.
@@ -52,3 +51,9 @@ class Twin:
             return question(self._session)
         except WorkerFault as fault:
             raise died_unloaded(fault) from None
+
+
+def open_twins(host: Host, count: int, *, cuda: bool) -> list[Twin]:
+    """So many twins. Raises MachineError where they don't come up."""
+    sessions = open_sessions(host, "twin", count, cuda=cuda, with_submission=False)
+    return [Twin(host, session, cuda=cuda) for session in sessions]

@@ -9,16 +9,13 @@ from datetime import datetime
 
 from harness.boards.board import GridName
 from harness.evaluation.record import Protocol
+from harness.measure.statistics import students_t
 
 LEAST_DELTA = 0.001
 """No two runs are told apart by less than 0.1 %, however alike the calibrating runs were."""
 MOST_DELTA = 0.25
 """A larger δ says that the machine was busy, not how two kernels compare; it is not kept."""
 FEWEST_RUNS = 3
-
-# Student's t at 97.5 %, by degrees of freedom (any table of it; e.g. NIST Handbook of Statistical Methods, 1.3.6.7.2).
-_T = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228,
-      12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.000}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,5 +68,5 @@ def delta_of(scores: Sequence[float]) -> float:
     """
     if len(scores) < FEWEST_RUNS:
         raise ValueError(f"the noise between runs needs {FEWEST_RUNS} scores, there are {len(scores)}")
-    freedom = max(degrees for degrees in _T if degrees <= len(scores) - 1)
-    return max(LEAST_DELTA, _T[freedom] * math.sqrt(2) * coefficient_of_variation(scores))
+    t = students_t(len(scores) - 1)
+    return max(LEAST_DELTA, t * math.sqrt(2) * coefficient_of_variation(scores))

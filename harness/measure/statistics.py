@@ -83,34 +83,75 @@ def _order_statistic(count: int) -> int:
     raise AssertionError("the tail exceeds 5 % before the middle")
 
 
+def level(values: Sequence[float], workers: int) -> float:
+    """The mean of the medians that each of `workers` processes found, value i being of process i mod `workers`.
+
+    Processes fall into kinds that differ by more than what one of them measures varies, so the median of all values
+    would be that of the kind that has the majority.
+    """
+    medians = medians_of_workers(values, workers)
+    return math.fsum(medians) / len(medians)
+
+
+def medians_of_workers(values: Sequence[float], workers: int) -> list[float]:
+    """The median of each process that has a value."""
+    return [median(values[worker::workers]) for worker in range(min(workers, len(values)))]
+
+
+def level_interval(values: Sequence[float], workers: int) -> Interval | None:
+    """The 95 % interval of `level`: that of a median where there is one process, else Student's, of which each process
+    is one observation (Kalibera and Jones, *Rigorous Benchmarking in Reasonable Time*, 2013: what varies at the highest
+    level is what counts, and it holds the noise of the levels below). None for fewer than 6 values."""
+    if workers == 1:
+        return median_interval(values)
+    medians = medians_of_workers(values, workers)
+    if len(values) < FEWEST_FOR_INTERVAL or len(medians) < 2:
+        return None
+    mean = math.fsum(medians) / len(medians)
+    variance = math.fsum((value - mean) ** 2 for value in medians) / (len(medians) - 1)
+    half_width = students_t(len(medians) - 1) * math.sqrt(variance / len(medians))
+    return Interval(mean - half_width, mean + half_width)
+
+
+# Student's t at 97.5 %, by degrees of freedom (any table of it; e.g. NIST Handbook of Statistical Methods, 1.3.6.7.2).
+_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228,
+      12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.000}  # fmt: skip
+
+
+def students_t(freedom: int) -> float:
+    """Student's t at 97.5 % for at least one degree of freedom; between entries of the table the larger value."""
+    return _T[max(degrees for degrees in _T if degrees <= freedom)]
+
+
 def case_times_ns(samples: Samples) -> list[float]:
-    """Each timed call less the median of the no-op calls, in order.
+    """Each timed call less the level of the no-op calls, in order.
 
     Nothing is clipped: a single difference may be zero or negative by noise. Whether the figure means anything is
     for `case_figure` to say, from the median.
     """
-    overhead_ns = median(samples.overhead_ns) if samples.overhead_ns else 0.0
+    overhead_ns = level(samples.overhead_ns, samples.workers) if samples.overhead_ns else 0.0
     return [wall_ns - overhead_ns for wall_ns in samples.wall_ns]
 
 
 def case_figure(samples: Samples | None) -> Figure | None:
-    """The median of a case's times with its interval, or None when there is no meaningful figure.
+    """The level of a case's times with its interval, or None when there is no meaningful figure.
 
-    That is when there are no samples, or when a call took no longer than a no-op call, so that the median difference
-    is not positive. The interval is that of the times widened by the uncertainty of the no-op median, which shifts all
+    That is when there are no samples, or when a call took no longer than a no-op call, so that the level is not
+    positive. The interval is that of the times widened by the uncertainty of the no-op calls' level, which shifts all
     times alike: the two half-widths are combined in quadrature on each side. No time is below zero, so an interval that
     would reach there begins at zero: such a time is not told from none at all (`Figure.is_resolved`).
     """
     if samples is None or not samples.wall_ns:
         return None
     times_ns = case_times_ns(samples)
-    value_ns = median(times_ns)
+    value_ns = level(times_ns, samples.workers)
     if not value_ns > 0:
         return None
-    interval = median_interval(times_ns)
+    interval = level_interval(times_ns, samples.workers)
     if interval is not None and samples.overhead_ns:
-        overhead = median_interval(samples.overhead_ns)
-        interval = overhead and _widened(value_ns, interval, median(samples.overhead_ns), overhead)
+        overhead = level_interval(samples.overhead_ns, samples.workers)
+        overhead_ns = level(samples.overhead_ns, samples.workers)
+        interval = overhead and _widened(value_ns, interval, overhead_ns, overhead)
     return Figure(value_ns, interval and _of_times(interval.low, interval.high))
 
 

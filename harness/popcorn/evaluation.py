@@ -248,7 +248,7 @@ class PopcornEvaluation:
         return replace(result, notes=(*result.notes, f"in the benchmark run before: {earlier}"))
 
     def _outcome(self, results: list[CaseResult]) -> EvaluationOutcome:
-        from harness.evaluation.evaluate import verdict
+        from harness.evaluation.verdict import verdict
 
         status, reason = verdict(results)
         if self._fault is not None and (status is Status.PASSED or not self._began):

@@ -99,6 +99,7 @@ def case_columns(case: CaseResult) -> Columns:
         "wall_ns": None if samples is None else json.dumps(samples.wall_ns),
         "overhead_ns": None if samples is None else json.dumps(samples.overhead_ns),
         "events_ns": None if samples is None else json.dumps(samples.events_ns),
+        "workers": None if samples is None else samples.workers,
         "stop_rule": None if case.stop_rule is None else case.stop_rule.value,
         "flops": case.flops,
         "bytes_moved": case.bytes_moved,
@@ -179,6 +180,7 @@ def _samples_of(row: Row) -> Samples | None:
         wall_ns=tuple(json.loads(row["wall_ns"])),
         overhead_ns=tuple(json.loads(row["overhead_ns"])),
         events_ns=tuple(json.loads(row["events_ns"])),
+        workers=row["workers"] or 1,
     )
 
 

@@ -118,6 +118,7 @@ case_results = Table(
     Column("wall_ns", Text),
     Column("overhead_ns", Text),
     Column("events_ns", Text),
+    Column("workers", Integer),
     Column("stop_rule", Text),
     Column("flops", Double),
     Column("bytes_moved", Double),

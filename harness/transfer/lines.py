@@ -171,6 +171,7 @@ _OPTIONAL: dict[str, tuple[type, ...]] = {
     "wall_ns": (list,),
     "overhead_ns": (list,),
     "events_ns": (list,),
+    "workers": (int,),
     "stop_rule": (str,),
     "flops": (int, float),
     "bytes_moved": (int, float),
@@ -210,12 +211,17 @@ def _evaluation(fields: Fields) -> NewEvaluation:
         **codec.score_columns(score),
         "benchmarks": benchmarks_digest(cases),
         **ENDED_ELSEWHERE,
-        "started_at": started_at,
-        "finished_at": None if fields.document.get("finished_at") is None else fields.time("finished_at"),
         "rank_then": _small(fields.optional("rank_then", int), "rank_then"),
-        "published": None if published is None else json.dumps(published),
     }
-    return NewEvaluation(fields.text("origin"), columns, [_made(codec.case_columns, case) for case in cases])
+    return NewEvaluation(
+        fields.text("origin"),
+        columns,
+        started_at,
+        None if fields.document.get("finished_at") is None else fields.time("finished_at"),
+        columns.pop("score_ns"),
+        None if published is None else json.dumps(published),
+        [_made(codec.case_columns, case) for case in cases],
+    )
 
 
 _NAMES = ("device_kind", "device_name")
@@ -229,8 +235,8 @@ def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]], what: str) -> d
     for name, value in values.items():
         if isinstance(value, str):
             (name_of if name in _NAMES else text_of)(value, name, empty=True)
-        if name in ("idx", "cases_planned"):
-            _small(value, name)
+        if name in ("idx", "cases_planned", "workers"):
+            _small(value, name, least=name == "workers")
         if isinstance(value, dict | list):
             check_kind(name, value, what)
     for prefix in ("reason", "rank_reason"):
@@ -248,8 +254,8 @@ def _made(make: Callable[[Any], Any], given: Any) -> Any:
         raise RowError(str(error)) from None
 
 
-def _small(value: int | None, name: str) -> int | None:
-    if value is not None and not 0 <= value < 2**31:
+def _small(value: int | None, name: str, *, least: int = 0) -> int | None:
+    if value is not None and not least <= value < 2**31:
         raise RowError(f"'{name}' is {value}")
     return value
 

@@ -11,6 +11,7 @@ import pytest
 import sample_store
 from rich.console import Console
 
+from harness.cli.benchmark_table import processes_told
 from harness.cli.report import evaluation_document, render_evaluation
 from harness.evaluation.record import (
     CaseKind,
@@ -50,6 +51,7 @@ CASE_KEYS = [
     "median_us",
     "ci_us",
     "samples",
+    "processes",
     "events_us",
     "speed_of_light_us",
 ]
@@ -186,6 +188,18 @@ def test_a_score_too_noisy_for_an_interval_says_so_and_has_two_digits() -> None:
 def test_six_calls_are_the_fewest_for_an_interval() -> None:
     few = replace(sample_store.benchmark_case(0, 1.0), samples=Samples((2000,) * 5))
     assert "2.0 µs  too few        5" in screen(row(few))
+
+
+def test_measured_in_several_processes_is_told_and_which_cases_were_not() -> None:
+    def case(index: int, workers: int) -> CaseResult:
+        known = sample_store.benchmark_case(index, 1.0)
+        assert known.samples is not None
+        return replace(known, samples=replace(known.samples, workers=workers))
+
+    assert processes_told([case(0, 1), case(1, 1)]) == ""
+    assert processes_told([case(0, 6), case(1, 6)]) == "measured in 6 processes by turns"
+    told = processes_told([case(0, 6), case(1, 6), case(2, 1)])
+    assert told == "measured in 6 processes by turns; #2 in 1"
 
 
 def test_a_disturbed_result_says_so() -> None:

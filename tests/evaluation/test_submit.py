@@ -19,8 +19,8 @@ EVALUATION_KEYS = {
     "seed", "versions", "log", "phases_s", "cases",
 }  # fmt: skip
 CASE_KEYS = {
-    "kind", "index", "spec", "status", "message", "traceback", "median_us", "ci_us", "samples", "events_us",
-    "speed_of_light_us",
+    "kind", "index", "spec", "status", "message", "traceback", "median_us", "ci_us", "samples", "processes",
+    "events_us", "speed_of_light_us",
 }  # fmt: skip
 
 

@@ -37,8 +37,7 @@ def test_a_twin_that_dies_is_replaced_and_no_case_suffers(tmp_path: Path) -> Non
     for event in evaluation.events():
         if isinstance(event, CaseResult):
             cases.append(event)
-            twin = evaluation._twin
-            assert twin is not None
+            twin = evaluation._twins[0]
             os.kill(twin._session.worker.pid, signal.SIGKILL)
         if isinstance(event, EvaluationOutcome):
             outcome = event

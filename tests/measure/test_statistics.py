@@ -17,11 +17,15 @@ from harness.measure.statistics import (
     case_figure,
     case_times_ns,
     geometric_mean,
+    level,
+    level_interval,
     median,
     median_interval,
+    medians_of_workers,
     ratio,
     score,
     score_ns,
+    students_t,
 )
 
 TIMES = st.floats(min_value=1e-3, max_value=1e15)
@@ -157,6 +161,42 @@ def test_case_interval_holds_the_uncertainty_of_the_no_op() -> None:
     assert figure.interval_ns is not None
     assert figure.interval_ns.low == pytest.approx(903 - 5.0)  # sqrt(3² + 4²)
     assert figure.interval_ns.high == pytest.approx(903 + 5.0)
+
+
+def test_level_of_several_processes_is_the_mean_of_their_medians() -> None:
+    # Processes by turns: 10, 14, 11 and 20, 22, 21 and 30, 31, 29.
+    values = [10, 20, 30, 14, 22, 31, 11, 21, 29]
+    assert medians_of_workers(values, 3) == [11.0, 21.0, 30.0]
+    assert level(values, 3) == pytest.approx(62 / 3)
+    assert level(values, 1) == 21.0  # the median of all
+    assert level([5.0], 4) == 5.0  # some had no call
+
+
+def test_interval_of_several_processes_is_students_over_their_medians() -> None:
+    # Medians 11, 21, 30: mean 20.667, standard deviation 9.504, t at 2 degrees of freedom 4.303.
+    interval = level_interval([10, 20, 30, 14, 22, 31, 11, 21, 29], 3)
+    assert interval is not None
+    assert interval.half_width == pytest.approx(4.303 * 9.5044 / math.sqrt(3), rel=1e-4)
+    assert (interval.low + interval.high) / 2 == pytest.approx(62 / 3)
+    assert level_interval([10, 20, 30], 3) is None
+    assert level_interval(list(range(1000, 1007)), 1) == Interval(1000.0, 1006.0)
+
+
+def test_case_of_several_processes_less_their_twins() -> None:
+    # Two processes, two twins: medians 1002 and 1012, twins 100 and 104; level 1007 less 102.
+    walls = (1000, 1010, 1002, 1012, 1004, 1014)
+    figure = case_figure(Samples(walls, (99, 103, 100, 104, 101, 105), (), 2))
+    assert figure is not None
+    assert figure.value_ns == 905.0
+    assert figure.interval_ns is not None
+    # Student's t with one degree of freedom: 12.706 times half the difference of two, 5 and 2.
+    assert figure.interval_ns.half_width == pytest.approx(12.706 * math.hypot(5, 2))
+
+
+def test_students_t_between_its_entries_is_the_larger() -> None:
+    assert students_t(1) == 12.706
+    assert students_t(11) == 2.228
+    assert students_t(1000) == 2.000
 
 
 def test_no_case_interval_when_the_no_op_has_none() -> None:

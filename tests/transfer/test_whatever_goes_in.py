@@ -66,7 +66,7 @@ CASES = [
     CaseResult(CaseKind.TEST, 0, {"n": 4, "shape": (1, (2, 3)), "seed": 7}, Status.PASSED, seconds=0.5),
     CaseResult(
         CaseKind.BENCHMARK, 0, {"n": 4, "cond": 2.5, "flag": True}, Status.PASSED,
-        samples=Samples((1500, 1000, 2000, 1200, 1300, 1400, 1450), (100,) * 7, (1400,) * 7),
+        samples=Samples((1500, 1000, 2000, 1200, 1300, 1400, 1450), (100,) * 7, (1400,) * 7, 3),
         stop_rule=StopRule.PRECISE, flops=1e9, bytes_moved=1e6, speed_of_light_ns=700.0, floor_ns=10.0,
         notes=("residual 0.5",), seconds=1.0,
     ),
