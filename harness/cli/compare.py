@@ -13,6 +13,7 @@ from harness.cli.comparing import compare_document, measure, render_comparison
 from harness.cli.operands import common_board, operand
 from harness.errors import ExitStatus
 from harness.evaluation.record import IsolationLevel
+from harness.measure.processes import PROCESSES
 from harness.store import open_reader
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     help="Seconds of timed calls a case; eight units of each run are taken whatever they cost.",
 )
 @click.option(
+    "--processes",
+    type=click.Choice([str(number) for number in PROCESSES]),
+    help="Of each version. Default: 4 with a GPU, else 1. More tell smaller differences of short calls.",
+)
+@click.option(
     "--isolation",
     type=click.Choice([level.value for level in IsolationLevel if level is not IsolationLevel.UNKNOWN]),
     help="As for submit.",
@@ -50,14 +56,16 @@ def compare_command(
     cases: tuple[int, ...],
     grid: str | None,
     budget_s: float,
+    processes: str | None,
     isolation: str | None,
     seed: int | None,
     as_json: bool,
 ) -> int:
     """Measure B against A: is it faster, slower or the same?
 
-    Both run in one session, in turns (A B B A), on the same inputs. First A runs against itself: that sets the
-    threshold, and if it surely differs from itself only a far larger difference is told. An operand that is all digits
+    Both run in one session, in turns (A B B A), on the same inputs, each in several processes on a GPU, since processes
+    differ. First A runs against itself: that sets the threshold, and if it surely differs from itself only a far larger
+    difference is told. An operand that is all digits
     is a submission's id, anything else a file, or a tag of yours where there is no such file. Nothing is recorded.
 
     \b
@@ -78,6 +86,7 @@ def compare_command(
         only=tuple(dict.fromkeys(cases)),
         grid=GridName(grid) if grid else None,
         budget_s=budget_s,
+        processes=int(processes) if processes else None,
         isolation=IsolationLevel(isolation) if isolation else None,
         seed=seed,
     )

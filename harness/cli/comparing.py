@@ -14,6 +14,7 @@ from harness.cli.operands import Side
 from harness.cli.report import TRACEBACK_LINES, plain_table, print_table, write
 from harness.evaluation.record import IsolationLevel
 from harness.measure.comparison import LEAST_THRESHOLD, Judgement, Ratio, Verdict, Why
+from harness.measure.processes import MOST
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +38,7 @@ def measure(
     only: tuple[int, ...] = (),
     grid: GridName | None = None,
     budget_s: float | None = None,
+    processes: int | None = None,
     isolation: IsolationLevel | None = None,
     seed: int | None = None,
 ) -> PairedComparison:
@@ -52,6 +54,7 @@ def measure(
         grid=grid,
         only=only,
         budget_s=DEFAULT_BUDGET_S if budget_s is None else budget_s,
+        processes=processes,
         isolation=isolation,
         seed=seed,
     )
@@ -81,11 +84,20 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
     _write_verdict(console, result)
     write(
         console,
-        "Paired, in turns A B B A on the same inputs, in one session. ± is half the 99 % interval; A/A is A against "
-        "itself. B is called slower or faster when the interval excludes 1 and the ratio is off by more than the "
-        "threshold: 0.5 %, or what A/A's interval spans where that is more, three times that from 1 % on.",
+        f"Paired, in turns A B B A on the same inputs, {_of_processes(result)}. ± is half the 99 % interval; A/A is A "
+        "against itself. B is called slower or faster when the interval excludes 1 and the ratio is off by more than "
+        "the threshold: 0.5 %, or what A/A's interval spans where that is more, three times that from 1 % on.",
         style="dim",
     )
+
+
+def _of_processes(result: PairedComparison) -> str:
+    """`in 4 processes of each version (case 14 in one: memory holds no more)`."""
+    if result.processes == 1:
+        return "in one process of each version"
+    fewer = [case.index for case in result.cases if case.processes < result.processes]
+    but = f" (case {format_indices(fewer)} in one: memory holds no more)" if fewer else ""
+    return f"in {result.processes} processes of each version{but}"
 
 
 def format_judged(ratio: Ratio | None) -> str:
@@ -165,7 +177,7 @@ def _write_verdict(console: Console, result: PairedComparison) -> None:
             Verdict.FASTER: f"B is faster: {_percent(overall.ratio)}",
             Verdict.SLOWER: f"B is slower: {_percent(overall.ratio)}",
             Verdict.SAME: f"A and B take the same time, within {100 * overall.threshold:.1f} %",
-            Verdict.UNSURE: "Unsure: the interval is too wide to say. More time (--budget) narrows it",
+            Verdict.UNSURE: f"Unsure: the interval is too wide to say. {_remedy(overall.ratio)}",
         }
         write(console, words[overall.verdict] + ".", style=f"bold {VERDICT_STYLE[overall.verdict]}".strip())
         return
@@ -179,6 +191,13 @@ def _write_verdict(console: Console, result: PairedComparison) -> None:
         write(console, _WHY_NONE[why], style="bold yellow")
     if any(judgement.why is Why.NULL_OFF_CENTRE for judgement in reasons):
         write(console, "This machine is too restless. Stop what else runs on it, or give it more time with --budget.")
+
+
+def _remedy(ratio: Ratio) -> str:
+    if ratio.processes is None or not ratio.rests_on_processes:
+        return "More time (--budget) narrows it"
+    more = "; more of them (--processes) help" if ratio.processes.count < MOST else ""
+    return f"Processes of one version differ that much{more}"
 
 
 def _percent(ratio: Ratio) -> str:
@@ -211,6 +230,7 @@ def compare_document(result: PairedComparison, a: Side, b: Side) -> dict[str, An
         "device": result.device.name,
         "isolation": result.isolation.value,
         "protocol": result.of.protocol.value,
+        "processes": result.processes,
         "seed": result.seed,
         "versions": dict(result.versions),
         "log": result.log,
@@ -241,6 +261,7 @@ def _case(case: CaseComparison) -> dict[str, Any]:
         "b_us": figure_us(b),
         "b_ci_us": interval_us(b),
         **(_judgement(judgement) if judgement is not None else _NOTHING),
+        "processes": case.processes,
         "units": len(case.paired),
         "readings_ns": [list(unit) for unit in case.paired],
         "null_readings_ns": [list(unit) for unit in case.null],

@@ -1,4 +1,4 @@
-"""The workers of a comparison: one for A, a second one for A, one for B, and the twin that gives the clock's cost."""
+"""A worker of a comparison, and what its outputs are held against."""
 
 from __future__ import annotations
 
@@ -28,23 +28,38 @@ class Failed(Exception):
 class Contestant:
     """One submission in a worker that lives through all cases; a dead one is replaced before the next case."""
 
+    held_bytes = 0
+    """How much device memory the worker took so far, where that was looked at."""
+
     def __init__(self, name: Name, phase: str, host: Host, *, cuda: bool, timeout_s: float, choice: random.Random):
-        self.name = name
-        self._phase, self._host, self._cuda, self._timeout_s, self._choice = phase, host, cuda, timeout_s, choice
+        self.name, self.phase, self.host, self.cuda = name, phase, host, cuda
+        self._timeout_s, self._choice = timeout_s, choice
         self._session: Session | None = None
+        self._loaded = False
         self._form: OutputForm | None = None
         self._unloadable: Failed | None = None
 
-    def ready(self) -> None:
-        """Have a worker with the submission loaded. Raises Failed; a file that did not load is not tried again."""
+    @property
+    def alive(self) -> bool:
+        return self._session is not None and self._session.alive
+
+    def refuse_unloadable(self) -> None:
+        """Raises Failed where the file did not load before: that is not tried again."""
         if self._unloadable is not None:
             raise self._unloadable
-        if self._session is not None and self._session.alive:
-            return
+
+    def take(self, session: Session) -> None:
+        """Have this worker from now on."""
         self.close()
-        self._session = Session(self._host, self._phase, cuda=self._cuda)
+        self._session, self._loaded = session, False
+
+    def load(self) -> None:
+        """Have the submission loaded. Raises Failed."""
+        if self._loaded:
+            return
         try:
             self._guard(lambda session: session.import_submission(self._timeout_s))
+            self._loaded = True
         except Failed as failed:
             self._unloadable = failed
             raise

@@ -33,14 +33,16 @@ class Fault:
 
 @dataclass(frozen=True)
 class CaseComparison:
-    """One benchmark case. `null` holds A against a second worker with A, `paired` A against B; `overhead_ns` are
-    no-op calls of a worker without a submission, one for each unit."""
+    """One benchmark case. `null` holds A against A in another process, `paired` A against B; `overhead_ns` are no-op
+    calls of a worker without a submission, one before each call. Which of the `processes` of each version a unit is of
+    follows from its place (`harness.measure.processes`)."""
 
     index: int
     spec: Spec
     null: tuple[Readings, ...] = ()
     paired: tuple[Readings, ...] = ()
     overhead_ns: tuple[int, ...] = ()
+    processes: int = 1
     fault: Fault | None = None
     seconds: float = 0.0
 
@@ -55,7 +57,7 @@ class CaseComparison:
     @property
     def judgement(self) -> Judgement | None:
         """None for a case that a fault ended."""
-        return None if self.fault is not None else judge(self.units, self.null_units)
+        return None if self.fault is not None else judge(self.units, self.null_units, self.processes)
 
     def figure(self, name: Name) -> Figure | None:
         """The median time of A's or B's calls in the paired run, with its 95 % interval; None where it is not
@@ -83,6 +85,8 @@ class PairedComparison:
     log: str
     cases: tuple[CaseComparison, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
+    """Of each version; a case for which the device's memory does not suffice has one."""
 
     @property
     def of(self) -> RankClass:

@@ -4,8 +4,8 @@ A unit is four calls on two inputs, in the order A B on the first and B A on the
 two logarithms of B's time over A's: what drifts slowly, and what the place in the order does, cancels within the unit,
 and what an input costs cancels within each pair. Exchanging A and B turns the value's sign, so that without a
 difference it is distributed symmetrically about zero, which is all that the interval assumes: it is the one of
-Wilcoxon's signed ranks about the Hodges-Lehmann estimate (Hollander, Wolfe and Chicken, *Nonparametric Statistical
-Methods*, 3.1 to 3.3). All times are nanoseconds.
+Wilcoxon's signed ranks about the Hodges-Lehmann estimate (`signed_rank.py`). Where several processes of each version
+are measured, what they differ by widens it (`processes.py`). All times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 
+from harness.measure.processes import Processes, by_cycles, foreseen_half_width, mean_of, processes_of
+from harness.measure.signed_rank import FEWEST, signed_rank_interval
 from harness.measure.statistics import Interval, median
 
-CONFIDENCE = 0.99
-"""Of every interval here. A difference that is none is called one in at most 1 % of comparisons."""
 LEAST_THRESHOLD = 0.005
 """No ratio nearer to one than this is called a difference, however narrow its interval."""
 MOST_OFF_CENTRE = 0.005
@@ -34,10 +33,11 @@ RESTLESS, TIMES_RESTLESS = 0.01, 3
 knows of; B must then differ by three times that. (On a CPU with company 2 of 80 A against A were called different so, 8
 of 80 without.)"""
 TARGET_HALF_WIDTH = 0.003
-"""Half-width of the null run's interval at which more units are not worth their time."""
-UNITS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Counts at which the null run may end. Eight units are the fewest that support an interval of 99 %."""
-_EXACT_UP_TO = 64
+"""Half-width, foreseen from the null run, at which more units are not worth their time."""
+LITTLE = 0.25
+"""Nor are they where so little of that half-width is the units': the rest is the processes', which stays."""
+UNITS = (FEWEST, 16, 32, 64, 128, 256, 512, 1024, 2048)
+"""Counts at which the null run may end."""
 
 
 class Verdict(StrEnum):
@@ -79,15 +79,33 @@ class Unit:
 
 @dataclass(frozen=True)
 class Ratio:
-    """B's time over A's with its 99 % interval."""
+    """B's time over A's with its 99 % interval, which holds the units' noise and what processes differ by."""
 
     value: float
-    interval: Interval
+    by_units: Interval
+    processes: Processes | None = None
+    """None where that is not known, of one process, and in a null run, where it adds up to nothing."""
+
+    @property
+    def interval(self) -> Interval:
+        """The units' and the processes' half-widths in quadrature, on each side."""
+        if self.processes is None:
+            return self.by_units
+        centre, beside = math.log(self.value), self.processes.half_width
+        below = math.hypot(centre - math.log(self.by_units.low), beside)
+        above = math.hypot(math.log(self.by_units.high) - centre, beside)
+        return Interval(math.exp(centre - below), math.exp(centre + above))
 
     @property
     def half_width(self) -> float:
         """Of the interval, relative: 0.003 for ± 0.3 %."""
         return math.sqrt(self.interval.high / self.interval.low) - 1
+
+    @property
+    def rests_on_processes(self) -> bool:
+        """Whether more units would hardly narrow the interval."""
+        own, whole = self.by_units, self.interval
+        return math.log(own.high / own.low) <= LITTLE * math.log(whole.high / whole.low)
 
 
 @dataclass(frozen=True)
@@ -101,28 +119,46 @@ class Judgement:
     threshold: float
 
 
-def ratio_of(units: Sequence[Unit]) -> Ratio | None:
-    """The ratio that units show; None for fewer than eight, and when A's or B's median time is not positive."""
+def ratio_of(units: Sequence[Unit], processes: int = 1) -> Ratio | None:
+    """The ratio that the units of a run of A against B show, in their order, of so many processes of each; None for
+    fewer than eight, and when A's or B's median time is not positive."""
+    logs = _logs(units)
+    return None if logs is None else ratio_of_logs(logs, processes)
+
+
+def null_ratio_of(units: Sequence[Unit], processes: int = 1) -> Ratio | None:
+    """As `ratio_of`, of a null run."""
+    logs = _logs(units)
+    return None if logs is None else null_ratio_of_logs(logs, processes)
+
+
+def ratio_of_logs(logs: Sequence[float], processes: int = 1) -> Ratio:
+    """As `ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
+    alone = null_ratio_of_logs(logs, processes)
+    return Ratio(alone.value, alone.by_units, processes_of(logs, processes))
+
+
+def null_ratio_of_logs(logs: Sequence[float], processes: int = 1) -> Ratio:
+    """As `null_ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
+    if len(logs) < UNITS[0]:
+        raise ValueError(f"{len(logs)} units, of at least {UNITS[0]}")
+    low, centre, high = signed_rank_interval(by_cycles(logs, processes))
+    return Ratio(math.exp(centre), Interval(math.exp(low), math.exp(high)))
+
+
+def _logs(units: Sequence[Unit]) -> list[float] | None:
     if len(units) < UNITS[0]:
         return None
     a_ns = [time for unit in units for time in (unit.a1_ns, unit.a2_ns)]
     b_ns = [time for unit in units for time in (unit.b1_ns, unit.b2_ns)]
     if min(median(a_ns), median(b_ns)) <= 0:
         return None
-    return ratio_of_logs([unit.log_ratio for unit in units])
+    return [unit.log_ratio for unit in units]
 
 
-def ratio_of_logs(logs: Sequence[float]) -> Ratio:
-    """As `ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
-    if len(logs) < UNITS[0]:
-        raise ValueError(f"{len(logs)} units, of at least {UNITS[0]}")
-    low, centre, high = signed_rank_interval(logs)
-    return Ratio(math.exp(centre), Interval(math.exp(low), math.exp(high)))
-
-
-def judge(units: Sequence[Unit], null_units: Sequence[Unit]) -> Judgement:
-    """The verdict on one case, from its units and those of the null run."""
-    null, ratio = ratio_of(null_units), ratio_of(units)
+def judge(units: Sequence[Unit], null_units: Sequence[Unit], processes: int = 1) -> Judgement:
+    """The verdict on one case, from its units and those of the null run, of so many processes of each version."""
+    null, ratio = null_ratio_of(null_units, processes), ratio_of(units, processes)
     if null is None or ratio is None:
         few = min(len(units), len(null_units)) < UNITS[0]
         return Judgement(None, Why.TOO_FEW if few else Why.TOO_SHORT, ratio, null, LEAST_THRESHOLD)
@@ -166,7 +202,8 @@ def off_centre(null: Ratio) -> bool:
 def judge_all(cases: Sequence[Judgement], weights: Sequence[float]) -> Judgement | None:
     """The verdict on the score: a weighted mean of the cases' logarithms (equal weights for a geometric mean).
 
-    The cases' errors are taken as independent, so their half-widths add in quadrature, as do those of the null runs.
+    The units' errors are taken as independent, so their half-widths add in quadrature, as do those of the null runs.
+    The processes are the same in all cases; of each the mean over the cases is formed, and then what these differ by.
     None without cases, and when some case could not be measured or was refused a verdict.
     """
     if not cases or any(case.verdict is None for case in cases):
@@ -178,16 +215,17 @@ def judge_all(cases: Sequence[Judgement], weights: Sequence[float]) -> Judgement
 
 def _mean(ratios: Sequence[Ratio], weights: Sequence[float]) -> Ratio:
     shares = [weight / math.fsum(weights) for weight in weights]
-    terms = [(math.log(r.value), math.log(r.interval.low), math.log(r.interval.high)) for r in ratios]
+    terms = [(math.log(r.value), math.log(r.by_units.low), math.log(r.by_units.high)) for r in ratios]
     centre = math.fsum(share * term[0] for share, term in zip(shares, terms, strict=True))
     below = math.hypot(*(share * (term[0] - term[1]) for share, term in zip(shares, terms, strict=True)))
     above = math.hypot(*(share * (term[2] - term[0]) for share, term in zip(shares, terms, strict=True)))
-    return Ratio(math.exp(centre), Interval(math.exp(centre - below), math.exp(centre + above)))
+    interval = Interval(math.exp(centre - below), math.exp(centre + above))
+    return Ratio(math.exp(centre), interval, mean_of([ratio.processes for ratio in ratios], shares))
 
 
-def enough(units: Sequence[Unit], spent_s: float, budget_s: float) -> bool:
-    """Whether the null run may end: only at one of `UNITS`, when its interval is narrow enough or when the next count
-    would end beyond the budget.
+def enough(units: Sequence[Unit], spent_s: float, budget_s: float, processes: int = 1) -> bool:
+    """Whether the null run may end: only at one of `UNITS`, when the interval that it foresees is narrow enough or as
+    wide as the processes make it, or when the next count would end beyond the budget.
 
     It looks at the width alone, never at the centre, so stopping early favours no verdict; the run that decides takes
     the same number of units whatever it shows.
@@ -197,93 +235,10 @@ def enough(units: Sequence[Unit], spent_s: float, budget_s: float) -> bool:
         return False
     if count == UNITS[-1]:
         return True
-    ratio = ratio_of(units)
-    if ratio is not None and ratio.half_width <= TARGET_HALF_WIDTH:
-        return True
+    null = null_ratio_of(units, processes)
+    if null is not None:
+        of_units = null.half_width
+        foreseen = math.hypot(of_units, foreseen_half_width([unit.log_ratio for unit in units], processes))
+        if foreseen <= TARGET_HALF_WIDTH or of_units <= LITTLE * foreseen:
+            return True
     return spent_s * UNITS[UNITS.index(count) + 1] / count > budget_s
-
-
-# -- signed ranks -----------------------------------------------------------------------------------------------------
-
-
-def signed_rank_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Low end, centre and high end: order statistics of the Walsh averages (x_i + x_j)/2, i ≤ j, and their median.
-
-    The interval covers the centre of a symmetric distribution with at least `confidence`, whatever its shape. Raises
-    ValueError where so few values support none.
-    """
-    ordered = sorted(values)
-    total = len(ordered) * (len(ordered) + 1) // 2
-    skipped = _skipped(len(ordered), confidence)
-    walsh = _Walsh(ordered)
-    middle = walsh.smallest((total + 1) // 2)
-    centre = middle if total % 2 else (middle + walsh.smallest(total // 2 + 1)) / 2
-    return walsh.smallest(skipped + 1), centre, walsh.smallest(total - skipped)
-
-
-def _skipped(count: int, confidence: float) -> int:
-    """How many Walsh averages to leave out at each end: the most for which both tails stay within 1 − confidence."""
-    tail = (1 - confidence) / 2
-    if count > _EXACT_UP_TO:
-        from statistics import NormalDist  # dear to import, and only a measurement comes here
-
-        mean = count * (count + 1) / 4
-        deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return max(0, math.floor(mean + NormalDist().inv_cdf(tail) * deviation - 0.5))
-    allowed = tail * 2**count
-    below = 0
-    for rank_sum, ways in enumerate(_signed_rank_ways(count)):
-        below += ways
-        if below > allowed:
-            if rank_sum == 0:
-                raise ValueError(f"{count} values support no interval of {confidence:.0%}")
-            return rank_sum - 1
-    raise AssertionError("the tail exceeds its share before the end")
-
-
-@cache
-def _signed_rank_ways(count: int) -> tuple[int, ...]:
-    """In how many of the 2ⁿ choices of signs the positive ranks add up to 0, 1, 2, …"""
-    ways = [1]
-    for rank in range(1, count + 1):
-        longer = ways + [0] * rank
-        for rank_sum, number in enumerate(ways):
-            longer[rank_sum + rank] += number
-        ways = longer
-    return tuple(ways)
-
-
-class _Walsh:
-    """Order statistics of the Walsh averages of sorted values, without making all n²/2 of them when n is large."""
-
-    def __init__(self, ordered: Sequence[float]) -> None:
-        self._ordered = ordered
-        self._all: list[float] | None = None
-        if len(ordered) <= _EXACT_UP_TO:
-            self._all = sorted((x + y) / 2 for i, x in enumerate(ordered) for y in ordered[i:])
-
-    def smallest(self, position: int) -> float:
-        """The one at this position, counted from 1; for many values to within rounding."""
-        if self._all is not None:
-            return self._all[position - 1]
-        low, high = self._ordered[0], self._ordered[-1]
-        while True:
-            middle = (low + high) / 2
-            if not low < middle < high:
-                return high
-            if self._at_most(middle) >= position:
-                high = middle
-            else:
-                low = middle
-
-    def _at_most(self, limit: float) -> int:
-        """How many averages are at most `limit`."""
-        ordered, count, upper = self._ordered, 0, len(self._ordered) - 1
-        twice = 2 * limit
-        for lower, value in enumerate(ordered):
-            while upper >= lower and value + ordered[upper] > twice:
-                upper -= 1
-            if upper < lower:
-                break
-            count += upper - lower + 1
-        return count

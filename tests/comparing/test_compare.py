@@ -93,6 +93,24 @@ def test_a_file_that_does_not_load_is_told_once(home: Path) -> None:
     assert done.stdout.count("B failed") == 2
 
 
+@pytest.mark.slow
+def test_several_processes_of_each_version(home: Path) -> None:
+    """Two of each, as on a GPU four; a case for which the memory does not suffice is done by one of each."""
+    greedy = FAST.replace("    return", "    if data[0].numel() > 100_000:\n        raise MemoryError\n    return")
+    files = write(home, fast=FAST, greedy=greedy)
+    arguments = ("--grid", "cpu", "--budget", "0", "--processes", "2", "--json")
+    done = harness("compare", files["fast"], files["greedy"], *arguments)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    small, large = document["cases"]
+    assert (document["processes"], small["processes"], large["processes"]) == (2, 2, 1)
+    assert (small["status"], small["units"], len(small["null_readings_ns"])) == ("passed", 8, 8)
+    assert (large["failed"], large["reason"]["code"]) == ("B", "out_of_memory")
+    logs = sorted(log.name.split("-")[1] for log in Path(document["log"]).glob("*/*.log"))
+    assert logs.count("a.log") == 2
+    assert logs.count("b.log") >= 2
+
+
 def test_boards_are_not_mixed(home: Path) -> None:
     files = write(home, a=FAST, b=FAST.replace("vectoradd", "softmax"), none="def custom_kernel(data): pass\n")
     mixed = harness("compare", files["a"], files["b"])

@@ -21,9 +21,9 @@ from harness.measure.comparison import (
     judge_ratio,
     ratio_of,
     ratio_of_logs,
-    signed_rank_interval,
     threshold_of,
 )
+from harness.measure.signed_rank import signed_rank_interval
 from harness.measure.statistics import Interval
 
 # Hollander, Wolfe and Chicken, table 3.1 (depression factors, second less first visit); their examples 3.3 and 3.4.

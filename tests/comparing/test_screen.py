@@ -1,0 +1,61 @@
+"""What the screen says of the processes that a verdict is from."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from harness.boards.board import GridName, RankBy
+from harness.cli.comparing import compare_document, render_comparison
+from harness.cli.operands import Side
+from harness.comparing.record import CaseComparison, PairedComparison, Readings
+from harness.evaluation.record import Device, IsolationLevel
+from harness.measure.processes import pair
+
+A, B = Side("", "a.py", None), Side("", "b.py", None)
+STILL: tuple[Readings, ...] = ((60_000, 60_000, 60_000, 60_000),) * 64
+APART: tuple[Readings, ...] = tuple(
+    (60_000, b, b, 60_000) for b in (61_200 if pair(unit, 4)[1] % 2 else 60_000 for unit in range(64))
+)
+"""B is 1 % slower, two of its processes by 2 %, two by nothing."""
+CASES = (
+    CaseComparison(0, {"n": 1}, STILL, APART, (0,), processes=4),
+    CaseComparison(1, {"n": 2}, STILL, STILL, (0,), processes=4),
+)
+RESULT = PairedComparison(
+    "board", GridName.FULL, Device("cuda", "one"), IsolationLevel.NONE, RankBy.GEOM, 1, "", CASES[:1], processes=4
+)
+
+
+def screen(result: PairedComparison) -> str:
+    file = io.StringIO()
+    render_comparison(Console(file=file, width=80), result, A, B)
+    assert all(len(line) <= 80 for line in file.getvalue().splitlines())
+    return " ".join(file.getvalue().split())
+
+
+def test_how_many_processes_a_verdict_is_from() -> None:
+    assert "in 4 processes of each version." in screen(RESULT)
+    one = replace(CASES[1], processes=1)
+    assert "in 4 processes of each version (case 1 in one: memory holds no more)." in screen(
+        replace(RESULT, cases=(CASES[0], one))
+    )
+    assert "in one process of each version." in screen(replace(RESULT, cases=(one,), processes=1))
+    document = compare_document(replace(RESULT, cases=(CASES[0], one)), A, B)
+    assert (document["processes"], [case["processes"] for case in document["cases"]]) == (4, [4, 1])
+
+
+@pytest.mark.parametrize(
+    ("processes", "advice"),
+    [
+        (4, "Unsure: the interval is too wide to say. Processes of one version differ that much; more of them"),
+        (1, "More time (--budget) narrows it."),
+    ],
+)
+def test_what_would_narrow_an_interval(processes: int, advice: str) -> None:
+    noisy: tuple[Readings, ...] = ((60_000, 58_000, 58_000, 60_000), (60_000, 62_000, 62_000, 60_000)) * 4
+    case = CASES[0] if processes == 4 else replace(CASES[0], null=noisy, paired=noisy, processes=1)
+    assert advice in screen(replace(RESULT, cases=(case,), processes=processes))

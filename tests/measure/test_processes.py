@@ -1,0 +1,155 @@
+"""Processes as a level of a comparison: who meets whom, and error rates on simulated runs."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from harness.measure.comparison import (
+    UNITS,
+    Judgement,
+    Ratio,
+    Unit,
+    Verdict,
+    enough,
+    judge,
+    judge_all,
+    judge_ratio,
+    null_ratio_of_logs,
+    ratio_of_logs,
+)
+from harness.measure.processes import (
+    PROCESSES,
+    Processes,
+    by_cycles,
+    foreseen_half_width,
+    mean_of,
+    null_pair,
+    pair,
+    processes_of,
+)
+from harness.measure.statistics import Interval
+
+TRUE = math.log(1.01)
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+def test_every_process_has_one_unit_of_a_cycle_and_meets_each_of_the_others_alike(processes: int) -> None:
+    for start in range(0, 64, processes):
+        cycle = [pair(unit, processes) for unit in range(start, start + processes)]
+        assert sorted(a for a, _ in cycle) == sorted(b for _, b in cycle) == list(range(processes))
+    met = Counter(pair(unit, processes) for unit in range(3 * processes**2))
+    assert set(met.values()) == {3}
+    assert len(met) == processes**2
+
+
+def test_a_null_run_goes_round_a_ring() -> None:
+    assert [null_pair(unit, 4) for unit in range(5)] == [(0, 1), (1, 2), (2, 3), (3, 0), (0, 1)]
+    assert [null_pair(unit, 2) for unit in range(3)] == [(0, 1), (1, 0), (0, 1)]
+    assert [null_pair(unit, 1) for unit in range(3)] == [(0, 1)] * 3
+
+
+def test_eight_units_reach_every_process_and_every_count_is_whole_cycles() -> None:
+    for processes in PROCESSES:
+        assert all(count % processes == 0 for count in UNITS)
+        of = processes_of([0.0] * UNITS[0], processes)
+        assert of is None if processes == 1 else of == Processes((0.0,) * processes, (0.0,) * processes)
+
+
+def test_cycles_are_free_of_what_processes_add() -> None:
+    adds = [0.03, -0.01, 0.0, 0.005]
+    logs = [adds[b] - adds[a] for a, b in (pair(unit, 4) for unit in range(64))]
+    assert by_cycles(logs, 4) == pytest.approx([0.0] * 16)
+    ring = [adds[b] - adds[a] for a, b in (null_pair(unit, 4) for unit in range(64))]
+    assert by_cycles(ring, 4) == pytest.approx([0.0] * 16)
+    assert by_cycles(logs[:16], 4) == logs[:16]  # four cycles are too few for an interval
+    assert by_cycles(logs, 1) == logs
+
+
+def test_the_half_width_by_hand() -> None:
+    """Deviations of 1 % and 2 %, pooled, by Student's t of 6 degrees of freedom and the root of two of four."""
+    one = Processes((0.01, -0.01, 0.01, -0.01), (0.02, -0.02, 0.02, -0.02))
+    variance = (4 * 0.01**2 + 4 * 0.02**2) / 6
+    assert one.half_width == pytest.approx(3.707 * math.sqrt(variance / 2))
+    widened = Ratio(1.1, Interval(1.1 / 1.001, 1.1 * 1.001), one)
+    assert math.log(widened.interval.high / 1.1) == pytest.approx(math.hypot(math.log(1.001), one.half_width))
+    assert math.log(1.1 / widened.interval.low) == pytest.approx(math.hypot(math.log(1.001), one.half_width))
+    assert widened.rests_on_processes
+    assert Ratio(1.1, widened.by_units).interval == widened.by_units
+
+
+def test_processes_that_differ_do_not_make_versions_differ() -> None:
+    """A's first process alone is 2.4 % slower, all its life, and there is no noise at all; then all four by 0.6 %."""
+    still = [Unit(1e5, 1e5, 1e5, 1e5)] * 64
+
+    def units(of_process: dict[int, float]) -> list[Unit]:
+        b_ns = [1e5 * math.exp(-of_process.get(pair(unit, 4)[0], 0.0)) for unit in range(64)]
+        return [Unit(1e5, b, b, 1e5) for b in b_ns]
+
+    assert judge(units({0: 0.024}), still, 4).verdict is Verdict.UNSURE
+    assert judge(units(dict.fromkeys(range(4), 0.006)), still, 4).verdict is Verdict.FASTER
+
+
+def test_the_score_holds_what_a_process_adds_to_every_case() -> None:
+    """What is particular to a process does not average out over cases that it ran all of."""
+    case = Ratio(1.02, Interval(1.019, 1.021), Processes((0.02, 0.0, 0.0, 0.0), (0.0,) * 4))
+    null = Ratio(1.0, Interval(0.999, 1.001))
+    both = judge_all([judge_ratio(case, null)] * 9, [1.0] * 9)
+    assert both is not None
+    assert both.ratio is not None
+    assert both.ratio.processes is not None
+    assert both.ratio.processes.half_width == pytest.approx(case.processes.half_width)  # type: ignore[union-attr]
+    assert mean_of([None, case.processes], [0.5, 0.5]) == Processes((0.01, 0.0, 0.0, 0.0), (0.0,) * 4)
+    assert mean_of([None, None], [0.5, 0.5]) is None
+
+
+def test_the_null_run_ends_where_more_units_would_not_help() -> None:
+    def null(adds: tuple[float, ...], count: int) -> list[Unit]:
+        noise = random.Random(5)
+        logs = [adds[b] - adds[a] + noise.gauss(0, 0.004) for a, b in (null_pair(unit, 4) for unit in range(count))]
+        return [Unit(1e5, 1e5 * math.exp(log), 1e5 * math.exp(log), 1e5) for log in logs]
+
+    far, near = (0.01, -0.01, 0.01, -0.01), (0.0,) * 4
+    ends = {adds: next(n for n in UNITS if enough(null(adds, n), 0.0, 1e9, 4)) for adds in (far, near)}
+    assert ends == {far: 32, near: 64}
+    logs = [unit.log_ratio for unit in null(far, 64)]
+    assert foreseen_half_width(logs, 4) == pytest.approx(3.707 * math.sqrt(4 * 0.02**2 / 8 / 2), rel=0.1)
+    assert foreseen_half_width(logs, 1) == 0.0
+
+
+def simulated(
+    count: int, processes: int, rng: random.Random, *, process: float, unit: float, slower: float = 0.0
+) -> Judgement:
+    """A comparison of fresh processes, each of which adds what it adds."""
+    a = [rng.gauss(0, process) for _ in range(max(2, processes))]
+    b = [rng.gauss(slower, process) for _ in range(processes)]
+    logs = [b[j] - a[i] + rng.gauss(0, unit) for i, j in (pair(u, processes) for u in range(count))]
+    null = [a[j] - a[i] + rng.gauss(0, unit) for i, j in (null_pair(u, processes) for u in range(count))]
+    return judge_ratio(ratio_of_logs(logs, processes), null_ratio_of_logs(null, processes))
+
+
+def verdicts(times: int, *arguments: int, slower: float = 0.0, **noise: float) -> Counter[Verdict | None]:
+    rng = random.Random(1)
+    return Counter(simulated(*arguments, rng, slower=slower, **noise).verdict for _ in range(times))
+
+
+@pytest.mark.parametrize("count", [8, 16, 64])
+@pytest.mark.parametrize("unit", [0.01, 0.001])
+def test_a_against_a_in_different_processes_is_rarely_called_different(count: int, unit: float) -> None:
+    """At most 1 %; the bound leaves room for chance. One process of each, as it once was, errs in 15 %."""
+    said = verdicts(400, count, 4, process=0.004, unit=unit)
+    assert said[Verdict.SLOWER] + said[Verdict.FASTER] <= 8
+
+
+def test_of_one_process_each_it_is_often_called_different() -> None:
+    said = verdicts(100, 64, 1, process=0.004, unit=0.01)
+    assert said[Verdict.SLOWER] + said[Verdict.FASTER] > 8
+
+
+@pytest.mark.parametrize(("processes", "process"), [(4, 0.001), (8, 0.002)])
+def test_one_per_cent_is_found_where_processes_differ_little(processes: int, process: float) -> None:
+    said = verdicts(100, 128, processes, process=process, unit=0.004, slower=TRUE)
+    assert said[Verdict.SLOWER] >= 95
