@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -98,17 +99,47 @@ def test_calls_of_the_sweep_are_checked_and_named(bench: Any, monkeypatch: pytes
     assert [c.shape for c in call()] == [(40, 128), (72, 256)]
 
 
-@pytest.mark.parametrize("name", BOARDS)
-def test_the_sweep_has_stream_k_beside_clusters(name: str, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(REPOSITORY / "leaderboards" / name)
-    monkeypatch.delitem(sys.modules, "task", raising=False)
-    hopper = bench.load(REPOSITORY / "submissions" / name / bench.FILES[name][1])
-    monkeypatch.delitem(sys.modules, "task")
-    for kind in ("measured", "one_fence"):
-        swept = {(config.mi, config.split, config.stream) for config in bench.configurations(hopper, kind)}
-        assert swept == {(mi, *way) for mi in (1, 2) for way in ((1, 0), (2, 0), (4, 0), (1, 1))}
-    for kind in ("two_producers", "narrow_tokens"):
-        assert not any(config.stream for config in bench.configurations(hopper, kind))
+class Choice(NamedTuple):
+    split: int
+    stream: int = 0
+
+
+def test_the_sweep_times_what_the_kernel_chooses_from(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once for each case that the configuration can do, and what gives wrong results not at all."""
+    c = torch.zeros(8, 64)
+    cases = [{"k": [128]}, {"k": [128, 512]}, {"k": [256, 512]}]
+
+    def generate_input(k: list[int], seed: int) -> Any:
+        return [(c, c, c)] * len(k), None, None, [(8, 64, each, 1) for each in k]
+
+    def launch(config: Choice, abc: Any, reordered: Any, sizes: Any) -> None:
+        c.fill_(config.stream)
+
+    def check_implementation(data: Any, outputs: list[torch.Tensor]) -> tuple[bool, str]:
+        return not outputs[0].any(), "elements differ"
+
+    hopper = SimpleNamespace(CONFIGS=[Choice(1), Choice(2), Choice(1, stream=1)], launch=launch)
+    reference = SimpleNamespace(generate_input=generate_input, check_implementation=check_implementation)
+    monkeypatch.setitem(sys.modules, "reference", reference)
+    monkeypatch.setattr(bench, "cases", lambda board: cases)
+    monkeypatch.setattr(bench, "load", lambda path: hopper)
+    monkeypatch.setattr(bench, "median_us", lambda call, flush: 7.0)
+    monkeypatch.setattr(torch, "empty", lambda *size, dtype, device: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    bench.events("nvfp4_group_gemm", "configurations")
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["case"], line["name"], line["us"]) for line in told] == [
+        ("k=[128]", "split=1 stream=0", 7.0),
+        ("k=[128]", "split=1 stream=1", None),
+        ("k=[128,512]", "split=1 stream=0", 7.0),
+        ("k=[128,512]", "split=1 stream=1", None),
+        ("k=[256,512]", "split=1 stream=0", 7.0),
+        ("k=[256,512]", "split=2 stream=0", 7.0),
+        ("k=[256,512]", "split=1 stream=1", None),
+    ]
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Emulated:
     ) -> None:
         """`extra`: C++ of the test's own, which can call what the source has."""
         emulation = f'#include "{HERE / "emulator.h"}"\n'
-        generated = module.wgmma(config.tokens)
+        generated = module.wgmma()
         assert module.PRIMITIVES in source
         assert generated in source
         source = source.replace(module.PRIMITIVES, emulation).replace(generated, "")
@@ -73,7 +73,7 @@ class Emulated:
         )
         self.config = config
         self._at_once = 0 if config.stream else config.split
-        self._launch = config.threads, config.shared_bytes
+        self._launch = module.THREADS, config.shared_bytes
         self.library = ctypes.CDLL(str(stem.with_suffix(".so")))
 
     def __call__(self, blocks: int, arguments: list[Any], *, lazy: bool) -> str:

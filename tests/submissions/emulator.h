@@ -51,6 +51,7 @@ inline std::vector<std::vector<Rendezvous>> warps;
 inline std::vector<Rendezvous> consumers, blocks;
 inline std::vector<std::vector<Rendezvous>> groups;
 inline Rendezvous cluster;
+inline std::vector<std::vector<Part>> sent;  // to each block of the cluster, by the others
 inline Fiber* self;
 inline jmp_buf scheduler;
 inline u64 progress;
@@ -167,6 +168,7 @@ inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_,
     groups.assign(split, std::vector<Rendezvous>(2));
     blocks.assign(split, {});
     cluster = {};
+    sent.assign(split, {});
     for (u32 i = 0; i < fibers.size(); ++i) {
       Fiber& f = fibers[i];
       f.thread = i % threads, f.rank = i / threads, f.block = first + f.rank;
@@ -256,16 +258,30 @@ inline void store16(u32 to, u32 x, u32 y, u32 z, u32 w) {
   uint4 v{x, y, z, w};
   std::memcpy(emulator::at(to, emulator::self->rank, 16), &v, 16);
 }
-// Arrivals that are expected, arrivals that are pending, and the parity of the phase, in the barrier's eight bytes.
+// Arrivals that are expected, arrivals that are pending, the parity of the phase, and the bytes still to come, in units
+// of 16, in the barrier's eight bytes.
 inline void barrier_init(u32 barrier, u32 count) {
   u16 words[4] = {(u16)count, (u16)count, 0, 0};
   std::memcpy(emulator::at(barrier, emulator::self->rank, 8), words, 8);
 }
 inline void barriers_ready() {}
+namespace emulator {
+inline void next_phase(u16* words, u32 rank) {
+  if (words[1] || words[3]) return;
+  words[1] = words[0], words[2] ^= 1;
+  for (Part& part : sent[rank]) std::memcpy(part.to, part.v, 16);
+  sent[rank].clear();
+}
+}  // namespace emulator
 inline void barrier_arrive(u32 barrier) {
   u16* words = (u16*)emulator::at(barrier, emulator::self->rank, 8);
-  if (--words[1] == 0) words[1] = words[0], words[2] ^= 1;
+  --words[1];
+  emulator::next_phase(words, emulator::self->rank);
   ++emulator::progress;
+}
+inline void barrier_expect(u32 barrier, u32 bytes) {
+  ((u16*)emulator::at(barrier, emulator::self->rank, 8))[3] += bytes / 16;
+  barrier_arrive(barrier);
 }
 inline void barrier_wait(u32 barrier, u32 parity) {
   u16* words = (u16*)emulator::at(barrier, emulator::self->rank, 8);
@@ -277,28 +293,32 @@ inline void sync_group(int group) { emulator::meet(emulator::groups[emulator::se
 inline void store_partial(float* to, const float* v) {
   emulator::self->parts.push_back({to, {v[0], v[1], v[2], v[3]}});
 }
-inline uint4 load_partial(const float* from) {
-  uint4 v;
-  std::memcpy(&v, from, 16);
-  return v;
-}
 inline void count(u32* counter, u32 last) {
   *counter = *counter >= last ? 0 : *counter + 1;
   ++emulator::progress;
 }
-inline void count_and_publish(u32* counter, u32 last) {
+inline void publish() {
   for (emulator::Fiber& f : emulator::fibers) {
     if (f.block != emulator::self->block) continue;
     for (emulator::Part& part : f.parts) std::memcpy(part.to, part.v, 16);
     f.parts.clear();
   }
-  count(counter, last);
 }
 inline void await_count(const u32* counter, u32 least) { emulator::until([&] { return *counter >= least; }); }
 inline u32 cluster_rank() { return emulator::self->rank; }
 inline void cluster_sync() { emulator::meet(emulator::cluster, emulator::split * emulator::threads, [] {}); }
 inline u32 address_in(u32 address, int rank) { return address | rank << 24; }
-inline void store_there(u32 to, const float* v) { std::memcpy(emulator::at(to & 0xffffff, to >> 24, 16), v, 16); }
+// At the earliest at once, at the latest when the barrier has counted all.
+inline void store_there(u32 to, const float* v, u32 barrier) {
+  const u32 rank = to >> 24;
+  emulator::Part part{(float*)emulator::at(to & 0xffffff, rank, 16), {v[0], v[1], v[2], v[3]}};
+  if (emulator::lazy) emulator::sent[rank].push_back(part);
+  else std::memcpy(part.to, part.v, 16);
+  u16* words = (u16*)emulator::at(barrier & 0xffffff, barrier >> 24, 8);
+  --words[3];
+  emulator::next_phase(words, rank);
+  ++emulator::progress;
+}
 inline void store_transposed(u32 to, const u32* v) {
   emulator::self->to = to;
   emulator::self->halves = v;

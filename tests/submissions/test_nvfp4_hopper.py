@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import yaml
 from emulated import ROOT, Emulated, load_submission
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,14 +82,15 @@ def test_common_parts_are_the_same(submissions: dict[str, ModuleType]) -> None:
     for other in others:
         for part in ("TYPES", "PRIMITIVES", "PIPELINE"):
             assert getattr(other, part) == getattr(gemm, part)
-        assert other.wgmma(128) == gemm.wgmma(128)
+        assert other.wgmma() == gemm.wgmma()
+        assert [*map(tuple, other.CONFIGS)] == [*map(tuple, gemm.CONFIGS)]
 
 
 GEMMS = [
     ("narrow", {}, (128, 128, 256)),
-    ("narrow", {"split": 2, "one_fence": 1, "tokens": 64}, (200, 192, 768)),
+    ("narrow", {"split": 2}, (200, 192, 768)),
     ("wide", {"split": 4}, (72, 256, 1152)),
-    ("wide", {"split": 2, "producers": 2, "one_fence": 1, "raw_a_stages": 2}, (136, 320, 1152)),
+    ("wide", {"split": 2}, (136, 320, 1152)),
 ]
 
 
@@ -104,7 +106,7 @@ def test_gemm(
     generator = torch.Generator().manual_seed(m + n + k)
     a, sfa, ra = operand(m, k, generator)
     b, sfb, rb = operand(n, k, generator)
-    blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
+    blocks = -(-m // module.TOKENS) * -(-n // config.columns) * config.split
     for lazy in (False, True):
         c = guarded(m, n)
         assert emulated(blocks, [a, b, ra, rb, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy) == ""
@@ -130,7 +132,8 @@ def streamed(
     c = guarded(m, n)
     counters, parts = workspace
     parts.fill_(torch.nan)  # what the launch before left is no sum of this one's
-    shares = divmod(-(-m // 128) * -(-n // emulated.config.columns) * k // 128, blocks)
+    tiles = -(-m // module.TOKENS) * -(-n // emulated.config.columns)
+    shares = divmod(tiles * k // 128, blocks)
     assert emulated(blocks, [a, *b, ra, *rb, c, *workspace, m, n, k, *shares], lazy=lazy) == ""
     assert_right(c, want)
     assert not counters.any()
@@ -323,7 +326,7 @@ def test_dual_gemm(
     generator = torch.Generator().manual_seed(k)
     (a, sfa, ra), (b1, sfb1, rb1), (b2, sfb2, rb2) = (operand(rows, k, generator) for rows in (m, n, n))
     want = torch.nn.functional.silu(product(a, b1, sfa, sfb1)) * product(a, b2, sfa, sfb2)
-    blocks = -(-m // config.tokens) * -(-n // config.columns) * config.split
+    blocks = -(-m // module.TOKENS) * -(-n // config.columns) * config.split
     for lazy in (False, True):
         c = guarded(m, n)
         assert emulated(blocks, [a, b1, b2, ra, rb1, rb2, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy) == ""
@@ -379,51 +382,48 @@ def test_stream_group_gemm(submissions: dict[str, ModuleType], folder: Path, bas
         assert not workspace[0].any()
 
 
-def candidates(module: ModuleType) -> list[Any]:
-    """All that the sweep times."""
-    unmeasured = [
-        base._replace(split=split, producers=2, one_fence=1, raw_a_stages=2)
-        for base in (module.NARROW, module.WIDE)
-        for split in (1, 2, 4)
-    ]
-    return [*module.CONFIGS, *module.UNTIMED, *unmeasured]
-
-
 def test_every_configuration_fits_a_multiprocessor(submissions: dict[str, ModuleType]) -> None:
     for module in submissions.values():
-        for config in candidates(module):
+        at_entry = REGISTERS // module.THREADS // 8 * 8 * module.THREADS
+        assert at_entry >= 128 * 72 + 256 * 216  # as the kernel deals them out
+        assert module.A_STAGES % 2 == 0  # a chunk is two
+        for config in module.CONFIGS:
             assert config.shared_bytes <= MOST_SHARED_BYTES
-            at_entry = REGISTERS // config.threads // 8 * 8 * config.threads
-            given = {1: 128 * 72 + 256 * 216, 2: 256 * 56 + 256 * 200}[config.producers]
-            even = config.mi == 1 and config.producers == 1 and not config.stream
-            assert even or given <= at_entry
-            # A producer's chunk is two stages; the producers' chunks must not share them.
-            assert config.a_stages % (2 * config.producers) == 0
 
 
-def test_plans_of_the_benchmarks(submissions: dict[str, ModuleType]) -> None:
-    """What measurements on an H200 found fastest."""
+FASTEST = {
+    # (mi, split, stream) of each benchmark, as measured on an H200.
+    "nvfp4_gemm": [(2, 1, 1), (1, 1, 1), (1, 2, 0)],
+    "nvfp4_dual_gemm": [(2, 2, 0), (2, 1, 0), (2, 2, 0), (2, 1, 1)],
+    "nvfp4_group_gemm": [(2, 1, 1), (2, 1, 0), (2, 2, 0), (2, 2, 0)],
+}
 
-    def chosen(board: str, *size: Any) -> tuple[int, int, int]:
-        config = submissions[board].plan(*size, H200_MULTIPROCESSORS)
-        return config.mi, config.split, config.stream
 
-    assert chosen("nvfp4_gemm", 128, 7168, 16384) == (2, 4, 0)
-    assert chosen("nvfp4_gemm", 128, 4096, 7168) == (2, 4, 0)
-    assert chosen("nvfp4_gemm", 128, 7168, 2048) == (1, 2, 0)
-    assert chosen("nvfp4_dual_gemm", 256, 4096, 7168) == (2, 2, 0)
-    assert chosen("nvfp4_dual_gemm", 512, 4096, 7168) == (2, 1, 0)
-    assert chosen("nvfp4_dual_gemm", 256, 3072, 4096) == (2, 2, 0)
-    assert chosen("nvfp4_dual_gemm", 512, 3072, 7168) == (2, 1, 0)
-    assert chosen("nvfp4_group_gemm", ((192, 3072, 4096), (320, 3072, 4096))) == (2, 2, 0)
+@pytest.mark.parametrize("board", FILES)
+def test_plans_of_the_benchmarks(submissions: dict[str, ModuleType], board: str) -> None:
+    module, task = submissions[board], yaml.safe_load((ROOT / "leaderboards" / board / "task.yml").read_text())
+    chosen = []
+    for case in task["benchmarks"]:
+        size = case["m"], case["n"], case["k"]
+        asked = (tuple(zip(*size, strict=True)),) if board == "nvfp4_group_gemm" else size
+        config = module.plan(*asked, H200_MULTIPROCESSORS)
+        chosen.append((config.mi, config.split, config.stream))
+    assert chosen == FASTEST[board]
+
+
+def test_more_groups_than_stream_k_has_room_for(submissions: dict[str, ModuleType]) -> None:
+    module = submissions["nvfp4_group_gemm"]
+    few = ((16, 4096, 7168),)
+    assert module.plan(few * 11, H200_MULTIPROCESSORS).stream
+    assert module.plan(few * (module.MOST_GROUPS + 11), H200_MULTIPROCESSORS).stream == 0
 
 
 def test_what_the_model_expects_of_stream_k(submissions: dict[str, ModuleType]) -> None:
-    """By hand: 1.5 + 5.5 + the longest share's chunks, and 2.5·mi for each tile that it spans."""
+    """By hand: 4 + 3.5 + the longest share's chunks, and 4·mi for each tile that it spans."""
     gemm = submissions["nvfp4_gemm"]
-    narrow, wide = gemm.UNTIMED
-    assert gemm.estimate_us(narrow, 32, 56, H200_MULTIPROCESSORS) == pytest.approx(7 + 14 * 0.98 + 2.5)
-    assert gemm.estimate_us(wide, 28, 128, H200_MULTIPROCESSORS) == pytest.approx(7 + 28 * 1.45 + 5)
+    narrow, wide = (base._replace(stream=1) for base in (gemm.NARROW, gemm.WIDE))
+    assert gemm.estimate_us(narrow, 32, 56, H200_MULTIPROCESSORS) == pytest.approx(7.5 + 14 * 1.0 + 4)
+    assert gemm.estimate_us(wide, 28, 128, H200_MULTIPROCESSORS) == pytest.approx(7.5 + 28 * 1.5 + 8)
 
 
 def test_blocks_of_stream_k(submissions: dict[str, ModuleType]) -> None:
