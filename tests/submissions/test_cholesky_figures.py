@@ -10,6 +10,7 @@ from cholesky_checks import FOLDER
 from emulated import ROOT
 
 MEASUREMENT = ROOT / "docs" / "measurements" / "2026-11-30-h200-cholesky-sealed.md"
+PHASES = MEASUREMENT.with_name("2026-11-30-h200-cholesky-phases.md")
 BASELINE = "cholesky_torch"
 SUMMARY = re.compile(r"^\| (cholesky_\w+)(?: \(cuSOLVER\))? \| \d \| ([\d.]+) \| ([\d.]+) \|", re.MULTILINE)
 
@@ -83,3 +84,41 @@ def test_the_geomeans_follow_from_the_cases(name: str) -> None:
             assert product == pytest.approx(last, rel=5e-4)
             means.append(f"{last:.1f}")
     assert {*means} == {us for us, _ in measured()[name]}
+
+
+def rows_of(text: str, heading: str) -> list[list[str]]:
+    """The first table below a heading, without its two head lines."""
+    (table,) = re.findall(rf"^## {re.escape(heading)}\n[^|]*?((?:\|.*\n)+)", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_ratios_by_events_follow() -> None:
+    text = MEASUREMENT.read_text()
+    library = {
+        (1, "1·4096"): 1807.5, (1, "2·4096"): 14584.3, (1, "1·8192"): 8665.5, (2, "2·4096"): 14487.9,
+    }  # fmt: skip
+    assert all(f"{us}" in text for us in library.values())
+    rows = rows_of(text, "By device events")
+    assert len(rows) == 8
+    for name, case, us, events_us, times, by_events in rows:
+        machine = 2 if name == "cholesky_cute_wgmma" else 1
+        (line,) = re.findall(rf"^\| {case} \|.*\| {us} \| {times} \|.*$", text, re.MULTILINE)
+        assert float(line.split("|")[2]) / float(us) == pytest.approx(float(times), abs=6e-3)
+        assert library[machine, case] / float(events_us) == pytest.approx(float(by_events), abs=6e-3)
+
+
+def test_what_the_phases_say_follows_from_their_table() -> None:
+    text = PHASES.read_text()
+    told = {row[0]: row for row in rows_of(text, "Where the gap to the speed of light goes")}
+    rows = rows_of(text, "Above: parts of all blocks' time until the last one ends, %")
+    assert len(rows) == len(told) == 12
+    for case, _, same, *cells in rows:
+        load, operands, products, factor, diagonal, piece, substitution, zeros, between, none = map(float, cells[:10])
+        busy = load + products + factor + diagonal + substitution + zeros + between
+        assert same == "yes"
+        assert busy + operands + piece + none == pytest.approx(100, abs=0.5)
+        chain = float(cells[10]) + float(cells[11])
+        found = [busy, products, operands + piece, none, chain]
+        assert [*map(float, told[case][2:])] == pytest.approx(found, abs=0.45)
+        (line,) = re.findall(rf"^\| {case} \| ([\d.]+) % \|", MEASUREMENT.read_text(), re.MULTILINE)
+        assert told[case][1] == line
