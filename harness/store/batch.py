@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from harness.store.bulk import Added, NewSubmission
 
 SUBMISSION_COLUMNS = (
-    "id",
     "leaderboard",
     "user_name",
     "file_name",
@@ -24,7 +23,10 @@ SUBMISSION_COLUMNS = (
     "gpus",
     "origin",
     "published",
+    "id",
 )
+OWN_COLUMNS = ("origin", "started_at", "finished_at", "score_ns", "published")
+"""Of an evaluation, beside those that it shares with others and its ids."""
 COMPILATION_COLUMNS = ("source_sha256", "leaderboard", "architecture", "report", "created_at")
 
 
@@ -32,11 +34,18 @@ class _Evaluation(NamedTuple):
     """An evaluation as far as its rows can be made before its id is known."""
 
     number: int  # of its submission in the batch
-    origin: str
-    values: tuple[Any, ...]
+    values: tuple[Any, ...]  # of OWN_COLUMNS and those that it shares
     cases: Sequence[Mapping[str, Any]]
     key: tuple[str, ...] | None  # of its rank class, if it has a score that takes part
-    score: tuple[Any, ...]  # the moment, and the score with its interval
+    score: tuple[Any, ...]  # its row in the class from the moment on: that, the score, and its interval
+
+
+class _Shared(NamedTuple):
+    """What the columns that evaluations on a board share make of their rows."""
+
+    values: tuple[Any, ...]
+    key: tuple[str, ...] | None  # of the rank class, if a score takes part
+    interval: tuple[float | None, float | None]
 
 
 class Batch:
@@ -44,52 +53,62 @@ class Batch:
 
     def __init__(self, db: Database, store_id: str, batch: Sequence[NewSubmission], seen: Seen) -> None:
         self._db = db
-        self._own = f"{store_id}/"
         self._batch = batch
         self._shas = [hashlib.sha256(each.source_text.encode()).hexdigest() for each in batch]
-        self._names: tuple[str, ...] = ()  # of the columns of evaluations
+        self._submissions = [
+            (s.leaderboard, s.user, s.file_name, sha256, s.created_at, s.gpus, s.origin, s.published)
+            for s, sha256 in zip(batch, self._shas, strict=True)
+        ]
+        self._first: dict[str, int] = {}  # the index of the first submission of each origin
+        for index, each in enumerate(batch):
+            self._first.setdefault(each.origin, index)
+        self._own = f"{store_id}/"
+        self._ours = {int(origin.removeprefix(self._own)) for origin in self._first if self._is_ours(origin)}
+        self._sources = dict(sorted(zip(self._shas, (each.source_text for each in batch), strict=True)))
+        shared = next((each.shared for submission in batch for each in submission.evaluations), {})
+        self._names = tuple(shared)  # of the columns that evaluations share
         self._evaluations = self._prepared()
         self._seen = seen
-        self._again = {*seen.again({each.origin for each in batch}), *seen.again(set(self._shas))}
+        self._again = {*seen.again(self._first), *seen.again(self._sources)}
 
-    def _prepared(self) -> list[_Evaluation]:
-        found = [(index, each) for index, submission in enumerate(self._batch) for each in submission.evaluations]
-        if not found:
-            return []
-        self._names = tuple(found[0][1].columns)
-        values_of = itemgetter(*self._names)
-        prepared = []
-        for index, each in found:
-            columns = each.columns
-            key: tuple[str, ...] | None = None
-            if columns["score_ns"] is not None and columns["status"] == "passed" and columns["mode"] == "leaderboard":
-                key = standings.class_key_on(self._batch[index].leaderboard, columns)
-            moment = columns["finished_at"] or columns["started_at"]
-            score = moment, columns["score_ns"], columns["score_low_ns"], columns["score_high_ns"]
-            prepared.append(_Evaluation(index, each.origin, values_of(columns), each.cases, key, score))
+    def _prepared(self) -> dict[str, _Evaluation]:
+        """The first evaluation of each origin."""
+        prepared: dict[str, _Evaluation] = {}
+        made: dict[tuple[int, str], _Shared] = {}  # by the identity of what is shared, and the board
+        for index, submission in enumerate(self._batch):
+            for origin, shared, started_at, finished_at, score_ns, published, cases in submission.evaluations:
+                of = id(shared), submission.leaderboard
+                if of not in made:
+                    made[of] = self._shared(submission.leaderboard, shared)
+                values, key, interval = made[of]
+                row = (origin, started_at, finished_at, score_ns, published, *values)
+                score = (finished_at or started_at, score_ns, *interval)
+                evaluation = _Evaluation(index, row, cases, None if score_ns is None else key, score)
+                prepared.setdefault(origin, evaluation)
         return prepared
+
+    def _shared(self, leaderboard: str, columns: Mapping[str, Any]) -> _Shared:
+        takes_part = columns["status"] == "passed" and columns["mode"] == "leaderboard"
+        key = standings.class_key_on(leaderboard, columns) if takes_part else None
+        return _Shared(itemgetter(*self._names)(columns), key, (columns["score_low_ns"], columns["score_high_ns"]))
 
     def write(self, added: Added) -> None:
         """Write what is new of it, within the caller's transaction."""
         if not self._seen.is_all(self._db):
-            self._again = {*(each.origin for each in self._batch), *self._shas}
+            self._again = {*self._first, *self._sources}
         known = self._known()
         known_evaluations = self._evaluations_of(set(known.values()))
-        new: dict[str, int] = {}  # origin -> index in the batch
-        for index, each in enumerate(self._batch):
-            if each.origin not in known and each.origin not in new:
-                new[each.origin] = index
-        evaluations: dict[str, _Evaluation] = {}
-        for evaluation in self._evaluations:
-            if evaluation.origin not in known_evaluations:
-                evaluations.setdefault(evaluation.origin, evaluation)
-        changed = {*new.values(), *(each.number for each in evaluations.values())}  # those that add something
+        new = {origin: index for origin, index in self._first.items() if origin not in known}
+        evaluations = [each for origin, each in self._evaluations.items() if origin not in known_evaluations]
+        changed = {*new.values(), *(each.number for each in evaluations)}  # those that add something
         if new:
-            self._write_sources(list(new.values()))
-        ids = {**known, **dict(zip(new, self._db.new_ids("submissions", len(new)), strict=True))} if new else known
-        self._db.insert("submissions", SUBMISSION_COLUMNS, [self._submission(ids[o], i) for o, i in new.items()])
-        self._write_evaluations(list(evaluations.values()), ids)
-        changed |= self._write_remarks(ids)
+            self._write_sources({self._shas[index] for index in new.values()})
+            new_ids = self._db.new_ids("submissions", len(new))
+            rows = [(*self._submissions[index], id) for index, id in zip(new.values(), new_ids, strict=True)]
+            self._db.insert("submissions", SUBMISSION_COLUMNS, rows)
+            known.update(zip(new, new_ids, strict=True))
+        self._write_evaluations(evaluations, known)
+        changed |= self._write_remarks(known)
         compiled = self._write_compilations()
         changed |= set(compiled)
         self._seen.added(self._db)
@@ -100,10 +119,8 @@ class Batch:
 
     def _known(self) -> dict[str, int]:
         """The ids of submissions that are there already, by origin: imported before, or made in this very store."""
-        origins = {each.origin for each in self._batch}
-        found = dict(self._db.look_up("submissions", "origin", origins & self._again, "origin, id"))
-        ours = {int(origin.removeprefix(self._own)) for origin in origins if self._is_ours(origin)}
-        rows = self._db.look_up("submissions", "id", ours, "id, origin")
+        found = dict(self._db.look_up("submissions", "origin", self._first.keys() & self._again, "origin, id"))
+        rows = self._db.look_up("submissions", "id", self._ours, "id, origin")
         return found | {f"{self._own}{row[0]}": row[0] for row in rows if row[1] is None}
 
     def _evaluations_of(self, submission_ids: set[int]) -> set[str]:
@@ -117,16 +134,10 @@ class Batch:
         number = origin.removeprefix(self._own)
         return number.isascii() and number.isdigit() and len(number) < 10
 
-    def _write_sources(self, indices: Sequence[int]) -> None:
-        texts = {self._shas[index]: self._batch[index].source_text for index in indices}
-        for (sha256,) in self._db.look_up("sources", "sha256", texts.keys() & self._again, "sha256"):
-            del texts[sha256]
-        self._db.insert("sources", ("sha256", "text"), sorted(texts.items()))
-
-    def _submission(self, submission_id: int, index: int) -> tuple[Any, ...]:
-        s = self._batch[index]
-        sha256 = self._shas[index]
-        return (submission_id, s.leaderboard, s.user, s.file_name, sha256, s.created_at, s.gpus, s.origin, s.published)
+    def _write_sources(self, shas: set[str]) -> None:
+        known = {row[0] for row in self._db.look_up("sources", "sha256", shas & self._again, "sha256")}
+        rows = [each for each in self._sources.items() if each[0] in shas and each[0] not in known]
+        self._db.insert("sources", ("sha256", "text"), rows)
 
     def _write_evaluations(self, new: Sequence[_Evaluation], ids: Mapping[str, int]) -> None:
         if not new:
@@ -134,16 +145,18 @@ class Batch:
         rows: list[tuple[Any, ...]] = []
         cases: list[tuple[Any, ...]] = []
         scored: list[tuple[tuple[str, ...], tuple[Any, ...]]] = []
-        for each, evaluation_id in zip(new, self._db.new_ids("evaluations", len(new)), strict=True):
-            submission = self._batch[each.number]
-            submission_id = ids[submission.origin]
-            rows.append((evaluation_id, submission_id, each.origin, *each.values))
-            if each.cases:
-                cases += [(evaluation_id, *case.values()) for case in each.cases]
-            if each.key is not None:
-                run = (submission.user, self._shas[each.number], evaluation_id, submission_id, *each.score)
-                scored.append((each.key, run))
-        self._db.insert("evaluations", ("id", "submission_id", "origin", *self._names), rows)
+        submissions = self._submissions
+        for (number, values, cases_of, key, score), evaluation_id in zip(
+            new, self._db.new_ids("evaluations", len(new)), strict=True
+        ):
+            _, user, _, sha256, _, _, origin, _ = submissions[number]
+            submission_id = ids[origin]
+            rows.append((*values, evaluation_id, submission_id))
+            if cases_of:
+                cases += [(evaluation_id, *case.values()) for case in cases_of]
+            if key is not None:
+                scored.append((key, (user, sha256, evaluation_id, submission_id, *score)))
+        self._db.insert("evaluations", (*OWN_COLUMNS, *self._names, "id", "submission_id"), rows)
         if cases:
             first = next(each.cases[0] for each in new if each.cases)
             self._db.insert("case_results", ("evaluation_id", *first), cases)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from harness.store import queries, standings
+from harness.store import foreign_keys, queries, standings
 from harness.store.batch import Batch
 from harness.store.calibrations import Calibration, table_and_columns
 from harness.store.database import Database, connect
@@ -28,10 +28,15 @@ _PAGES_A_CHECKPOINT = 32 * 1024
 
 
 class NewEvaluation(NamedTuple):
-    """`columns` are those of the tables, as `harness.store.codec` makes them, without ids and origin."""
+    """`shared` are the columns of the table, as `harness.store.codec` makes them, but for ids and those that are named
+    here; one object for all evaluations that agree in them is less work."""
 
     origin: str
-    columns: Mapping[str, Any]
+    shared: Mapping[str, Any]
+    started_at: str
+    finished_at: str | None
+    score_ns: float | None
+    published: str | None = None
     cases: Sequence[Mapping[str, Any]] = ()
 
 
@@ -73,8 +78,9 @@ class Added:
 
 
 @contextmanager
-def open_bulk(url: str | None = None) -> Iterator[BulkWriter]:
-    """A writer to the store at `url` (default `location.database_url()`), made or migrated if need be.
+def open_bulk(url: str | None = None, *, large: bool = False) -> Iterator[BulkWriter]:
+    """A writer to the store at `url` (default `location.database_url()`), made or migrated if need be; `large` where
+    much is to come.
 
     Leaving the block brings the standings up to date. A block that is cut off leaves what was added, and standings
     that the next writer mends. Raises MachineError when the store can't be written.
@@ -99,6 +105,8 @@ def open_bulk(url: str | None = None) -> Iterator[BulkWriter]:
             db.run("SET synchronous_commit = off")  # for the same reason
             with suppress(*db.errors):  # before version 14, or built without it
                 db.run("SET default_toast_compression = lz4")  # a quarter less work for the server than with pglz
+        if large:
+            foreign_keys.suspend(db)
         writer = BulkWriter(db)
         try:
             yield writer
@@ -150,10 +158,13 @@ class BulkWriter:
         """Wait for what was added, bring the standings of every class that got runs up to date, and have the server
         write everything down."""
         self._thread.finish()
-        if self._db.postgres:
-            self._db.run("SET synchronous_commit = on")
         for class_id in standings.stale_classes(self._db):
             with self._db.transaction():
                 standings.refresh_class(self._db, class_id)
-        if self._db.postgres and self.added.submissions:
-            self._db.run("ANALYZE")
+        if self._db.postgres:
+            with self._db.transaction():
+                foreign_keys.restore(self._db)
+            self._db.run("SET synchronous_commit = on")
+            self._db.value("SELECT txid_current()")  # a transaction that is written down, and all before it
+            if self.added.submissions:
+                self._db.run("ANALYZE")

@@ -203,6 +203,10 @@ def run_row(row: Any, class_id: int) -> tuple[Any, ...]:
 def best(runs: Iterable[Run]) -> tuple[Run, Figure, int]:
     """The source that stands for a user, from all their runs in a class in order of source: its latest run, the
     figure of all its runs, and their number."""
+    runs = list(runs)
+    if len({run[0] for run in runs}) == len(runs):  # most of what is imported; the same without figures to pool
+        first = min(runs, key=itemgetter(3, 1))
+        return first, figure_of(first), 1
     return min(pooled_sources(runs), key=lambda source: (source[1].value_ns, source[0][1]))
 
 

@@ -15,7 +15,7 @@ Job = Callable[[], None]
 LONGEST_TRANSACTION_S = 5.0
 """Other writers wait for so long, and give up after `location.BUSY_TIMEOUT_S`. A page of an index that many rows change
 is written once a transaction, so that long ones are less work."""
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.0001
 """How soon the thread goes on when the database has answered and the caller computes; Python's own 5 ms are as long
 as the answer took."""
 

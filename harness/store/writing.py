@@ -25,7 +25,7 @@ from sqlalchemy.pool import NullPool
 from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
 from harness.measure.scoring import benchmarks_digest, evaluation_score
-from harness.store import calibrations, codec, queries, schema, standings
+from harness.store import calibrations, codec, foreign_keys, queries, schema, standings
 from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
 from harness.store.location import BUSY_TIMEOUT_S, Location, explain, location
 from harness.store.migrate import upgrade
@@ -102,10 +102,16 @@ class Store:
             )
 
     def begin_evaluation(self, submission_id: int, header: EvaluationHeader) -> int:
-        """Record that this process begins an evaluation; its id. It is `running` until `finish_evaluation`."""
+        """Record that this process begins an evaluation; its id. It is `running` until `finish_evaluation`.
+
+        Raises RequestError when the submission is not there, or no longer.
+        """
         process = this_process()
         running = EvaluationOutcome(status=Status.RUNNING, reason=None)
         with self._transaction() as connection:
+            submission = select(schema.submissions.c.id).where(schema.submissions.c.id == submission_id)
+            if connection.execute(submission).first() is None:
+                raise RequestError(f"there is no submission {submission_id}")
             return _insert(
                 connection,
                 schema.evaluations,
@@ -254,6 +260,7 @@ def _complete(db: Database) -> None:
         standings.rebuild(db)
     for class_id in standings.stale_classes(db):
         standings.refresh_class(db, class_id)
+    foreign_keys.restore(db)
 
 
 def _engine(place: Location) -> Engine:

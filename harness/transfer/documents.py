@@ -43,14 +43,28 @@ def _check(value: Any, where: str, depth: int) -> None:
     elif kind is dict:
         _check_depth(depth)
         for name, inner in value.items():
-            check_characters(name, f"a name in {where or 'the line'}")
-            _check(inner, f"{where}.{name[:40]}" if where else name[:40], depth + 1)
+            if not name.isascii():
+                check_characters(name, f"a name in {where or 'the line'}")
+            if not _is_plain(inner):
+                _check(inner, f"{where}.{name[:40]}" if where else name[:40], depth + 1)
     elif kind is list:
         _check_depth(depth)
         if _are_integers(value):
             return  # samples: most of what there is
         for number, inner in enumerate(value):
-            _check(inner, f"{where}[{number}]", depth + 1)
+            if not _is_plain(inner):
+                _check(inner, f"{where}[{number}]", depth + 1)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether nothing can be wrong with a value, as with most; no text is made of where it is."""
+    kind = type(value)
+    return (
+        (kind is str and value.isascii())
+        or (kind is int and -_LARGEST <= value <= _LARGEST)
+        or value is None
+        or kind is bool
+    )
 
 
 def _are_integers(values: list[Any]) -> bool:

@@ -63,7 +63,6 @@ _STATUS_WORD = {
 }
 _IMPORTED = Reason(ReasonCode.IMPORTED, "imported from a parquet file; it was neither measured nor checked here")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_UTC = datetime(1970, 1, 1)
 _INT64 = 2**63
 
 
@@ -86,8 +85,12 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
         kept, evaluations = _SUBMISSION_AND_RUN % (*names, *run), ()
     else:
         kept = _SUBMISSION % names
-        columns = _evaluation(status, score, passed, mode, runner, created_at)
-        evaluations = (NewEvaluation(f"{origin}/{mode}/{runner}", columns),)
+        shared, kept_run = _shared_columns(status, passed, mode, runner)
+        score_ns = score * 1e9 if score is not None and shared["status"] == "passed" else None
+        run_origin = f"{origin}/{mode}/{runner}"
+        evaluations = (
+            NewEvaluation(run_origin, shared, created_at, created_at, score_ns, kept_run % _number_text(score)),
+        )
     return NewSubmission(
         origin,
         _name(problem, "problem_name"),
@@ -168,17 +171,6 @@ def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, An
     return [tuple({**shared, **run}[name] for name in COLUMNS) for run in runs]
 
 
-def _evaluation(
-    word: Any, score: float | None, passed: bool | None, mode: str, runner: Any, created_at: str
-) -> codec.Columns:
-    columns = _shared_columns(word, passed, mode, runner).copy()
-    if score is not None and columns["status"] == "passed":
-        columns["score_ns"] = score * 1e9
-    columns["started_at"] = columns["finished_at"] = created_at
-    columns["published"] %= _number_text(score)
-    return columns
-
-
 def _template(names: tuple[str, ...]) -> str:
     """JSON text of an object but for its values; faster than `json.dumps` where texts come again and again."""
     return "{" + ", ".join(f'"{name}": %s' for name in names) + "}"
@@ -202,9 +194,9 @@ _name = lru_cache(maxsize=8192, typed=True)(name_of)
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any) -> codec.Columns:
-    """What results have in common that differ by score and time. Not to be changed by the caller; `published` takes
-    the text of the score."""
+def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any) -> tuple[codec.Columns, str]:
+    """The columns of results that differ by score and time, and what is kept of their rows: a template that takes the
+    text of the score."""
     try:
         mode = Mode(mode_name)
     except ValueError:
@@ -227,17 +219,16 @@ def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any)
         log="",
         cases_planned=0,
     )
-    return {
+    columns = {
         **codec.header_columns(header),
         **codec.outcome_columns(EvaluationOutcome(status, None, _IMPORTED)),
-        **codec.score_columns(None),
+        "score_low_ns": None,
+        "score_high_ns": None,
         "benchmarks": "",
         **ENDED_ELSEWHERE,
-        "started_at": None,
-        "finished_at": None,
         "rank_then": None,
-        "published": _RUN % (kept_word, "%s", kept_passed, kept_mode, kept_runner),
     }
+    return columns, _RUN % (kept_word, "%s", kept_passed, kept_mode, kept_runner)
 
 
 ENDED_ELSEWHERE: dict[str, Any] = {"host": "", "pid": 0, "process_start": ""}
@@ -272,13 +263,25 @@ def _kept(text: str | None, check: Callable[[object], None]) -> dict[str, Any] |
 
 
 def _time_text(time_us: object) -> str:
+    """As codec.time_text has it; put together, since days and minutes come again and again."""
     if not isinstance(time_us, int):
         raise RowError("submission_time is missing")
+    minutes, of_minute_us = divmod(time_us, 60_000_000)
+    days, minute = divmod(minutes, 1440)
     try:
-        # As codec.time_text has it, without the zone that every one of these has.
-        return f"{(_EPOCH_UTC + timedelta(microseconds=time_us)).isoformat(timespec='microseconds')}Z"
+        return f"{_day_text(days)}T{_minute_text(minute)}:{of_minute_us // 1_000_000:02}.{of_minute_us % 1_000_000:06}Z"
     except OverflowError:
         raise RowError(f"submission_time is {time_us} µs after 1970, which no calendar has") from None
+
+
+@lru_cache(maxsize=8192)
+def _day_text(days: int) -> str:
+    return (_EPOCH.date() + timedelta(days=days)).isoformat()
+
+
+@lru_cache(maxsize=1440)
+def _minute_text(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
 
 
 def _score(score: object) -> float | None:

@@ -13,9 +13,10 @@ from postgres_server import NoServerError, PostgresServer
 from test_durability import HEADER
 from test_ranked_reads import add
 
-from harness.errors import MachineError
+from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, Status
 from harness.store import Store, open_reader, standings
+from harness.store.bulk import NewSubmission, open_bulk
 from harness.store.database import connect
 from harness.store.location import location
 
@@ -177,3 +178,53 @@ def test_without_psycopg_one_clear_error(tmp_path: Path) -> None:
     assert "-m pip install" in done.stderr
     assert "[postgres]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def keys_of(url: str) -> set[str]:
+    db = connect(location(url))
+    found = {row[0] for row in db.tuples("SELECT conname FROM pg_constraint WHERE contype = 'f' AND convalidated")}
+    db.close()
+    return found
+
+
+def some(number: int) -> list[NewSubmission]:
+    return [NewSubmission(f"o/{number}", "b", "ada", "a.py", f"# {number}", "2026-11-01T00:00:00.000000Z", "[]")]
+
+
+def test_a_large_bulk_write_gives_foreign_keys_back(postgres_url: str) -> None:
+    Store.open(postgres_url).close()
+    before = keys_of(postgres_url)
+    with open_bulk(postgres_url, large=True) as writer:
+        assert len(before - keys_of(postgres_url)) == 2
+        writer.add(some(1))
+    assert keys_of(postgres_url) == before
+
+
+def test_after_a_large_bulk_write_that_was_killed_foreign_keys_come_back(postgres_url: str) -> None:
+    Store.open(postgres_url).close()
+    before = keys_of(postgres_url)
+    code = (
+        "import os, sys; from harness.store.bulk import open_bulk\n"
+        "with open_bulk(sys.argv[1], large=True): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, postgres_url], check=False)
+    assert len(before - keys_of(postgres_url)) == 2
+    with Store.open(postgres_url) as store:
+        assert keys_of(postgres_url) == before
+        submission = store.add_submission("b", "ada", "a.py", "pass")
+        store.delete_submission(submission)
+        with pytest.raises(RequestError, match=f"no submission {submission}"):
+            store.begin_evaluation(submission, HEADER)
+
+
+def test_foreign_keys_stay_where_a_reader_is_in_the_way(postgres_url: str) -> None:
+    Store.open(postgres_url).close()
+    before = keys_of(postgres_url)
+    db = connect(location(postgres_url))
+    with db.connection.transaction():
+        db.tuples("SELECT id FROM evaluations")
+        with open_bulk(postgres_url, large=True) as writer:
+            assert keys_of(postgres_url) == before
+            writer.add(some(1))
+    assert db.value("SELECT count(*) FROM submissions") == 1
+    db.close()

@@ -272,7 +272,7 @@ def test_bad_lines_are_told_and_the_rest_goes_in(home: Path, harness: Run, lines
     ]
     done = harness("import", write(home / "bad.jsonl", first, rates, *bad, noise, bob))
     assert done.exit_code == 2
-    assert "added 1 submissions and 1 evaluations, 3 compilations, 2 calibrations" in done.stdout
+    assert "added 1 submission and 1 evaluation, 3 compilations, 2 calibrations" in done.stdout
     assert [line.partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines()] == [
         "its kind is 'calibration' (allowed: submission, device_calibration, noise_calibration)",
         "'kind' of the line is a number, not text",

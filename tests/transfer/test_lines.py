@@ -183,7 +183,7 @@ def test_what_was_deleted_comes_back(home: Path, harness: Run) -> None:
     exported(home, harness)
     with Store.open() as store:
         store.delete_submission(1)
-    assert "added 1 submissions and 1 evaluations" in harness("import", home / "all.jsonl.gz").stdout
+    assert "added 1 submission and 1 evaluation in" in harness("import", home / "all.jsonl.gz").stdout
     assert "added 0 submissions" in harness("import", home / "all.jsonl.gz").stdout
     with open_reader() as reader:
         # By time it is the older one still, under a new id.
@@ -381,7 +381,7 @@ def test_a_number_of_more_than_64_bits_is_a_float_there(home: Path, harness: Run
     line["origin"] = line["evaluations"][0]["origin"] = "other/1"
     line["evaluations"][0]["cases"][0]["seconds"] = 10**21
     write(home / "large.jsonl", first, line)
-    assert "added 1 submissions" in harness("import", home / "large.jsonl").stdout
+    assert "added 1 submission and" in harness("import", home / "large.jsonl").stdout
 
 
 def test_a_first_line_nested_without_end_names_no_format(home: Path, harness: Run) -> None:
