@@ -8,6 +8,11 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun_for(count, noun, plural)}"
 
 
+def more_words(count: int, what: str, plural: str = "") -> str:
+    """What a table leaves out below its last row: `… 3 older; --limit 0 shows them`; with a `plural` for a noun."""
+    return f"… {counted(count, what, plural or what)}; --limit 0 shows {noun_for(count, 'it', 'them')}"
+
+
 def noun_for(count: int, noun: str, plural: str = "") -> str:
     """The noun alone, where the count is not written before it."""
     return noun if count == 1 else plural or f"{noun}s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.cli.formatting import format_case, format_indices, format_share, format_spread, format_time
+from harness.cli.formatting import TOO_FEW, format_case, format_indices, format_share, format_spread, format_time
 from harness.evaluation.record import CaseResult, Status
 from harness.measure.statistics import FEWEST_FOR_INTERVAL, Figure, case_figure
 
@@ -44,7 +44,7 @@ def benchmark_table(cases: Sequence[CaseResult], table: Table) -> Table:
 
 def _spread(figure: Figure | None, case: CaseResult) -> str:
     samples = len(case.samples.wall_ns) if case.samples else 0
-    return "too few" if figure is not None and samples < FEWEST_FOR_INTERVAL else format_spread(figure)
+    return TOO_FEW if figure is not None and samples < FEWEST_FOR_INTERVAL else format_spread(figure)
 
 
 def processes_told(cases: Sequence[CaseResult]) -> str:

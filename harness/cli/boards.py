@@ -15,7 +15,7 @@ from harness.cli.common import json_option, print_json, stderr_console, stdout_c
 from harness.cli.document import plain_value
 from harness.cli.formatting import format_ns, printable
 from harness.cli.lookup import name_to_type
-from harness.cli.report import plain_table, print_table, write
+from harness.cli.writing import plain_table, print_table, write
 from harness.errors import MachineError
 from harness.store.reading import best_scores_ns
 

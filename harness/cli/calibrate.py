@@ -151,7 +151,7 @@ def _share(name: str, value: float, peaks: Peaks | None) -> str:
 
 def _render(device: DeviceCalibration, noises: list[NoiseCalibration]) -> None:
     from harness.cli.formatting import printable
-    from harness.cli.report import plain_table, print_table, write
+    from harness.cli.writing import plain_table, print_table, write
     from harness.evaluation.state import describe
     from harness.measure.speed_of_light import peaks_for
 

@@ -9,8 +9,10 @@ import click
 
 from harness.boards.board import GridName
 from harness.cli.common import Number, WholeNumber, json_option, print_json, stdout_console
-from harness.cli.comparing import compare_document, measure, render_comparison
-from harness.cli.operands import common_board, operand
+from harness.cli.compare_document import compare_document
+from harness.cli.comparing import measure, render_comparison
+from harness.cli.lookup import recorded_board
+from harness.cli.operands import both_operands, common_board
 from harness.errors import ExitStatus
 from harness.evaluation.record import IsolationLevel
 from harness.measure.processes import PROCESSES
@@ -64,9 +66,9 @@ def compare_command(
     """Measure B against A: is it faster, slower or the same?
 
     Both run in one session, in turns (A B B A), on the same inputs, each in several processes on a GPU, since processes
-    differ. First A runs against itself: that sets the threshold, and if it surely differs from itself only a far larger
-    difference is told. An operand that is all digits
-    is a submission's id, anything else a file, or a tag of yours where there is no such file. Nothing is recorded.
+    differ. First A runs against itself, which shows what this machine alone makes of equal code: B must differ by more
+    than that. An operand that is all digits is a submission's id, anything else a file, or a tag of yours where there
+    is no such file. Nothing is recorded.
 
     \b
     harness compare 11 12
@@ -77,7 +79,8 @@ def compare_command(
     restless for a verdict.
     """
     with open_reader() as reader:
-        sides = [operand(reader, text, with_figures=False) for text in (a, b)]
+        named = None if leaderboard is None else recorded_board(reader, leaderboard)
+        sides = both_operands(reader, a, b, board=named, with_figures=False)
         board = common_board(reader, sides, leaderboard)
     result = measure(
         leaderboard if leaderboard is not None and os.path.isdir(leaderboard) else board,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.boards.board import GridName
 from harness.boards.find import find_board
 from harness.cli.common import say
-from harness.cli.document import figure_us, interval_us, plain_value, reason_document
-from harness.cli.formatting import ending, format_case, format_class, format_indices, format_time, printable
+from harness.cli.formatting import format_case, format_class, format_indices, format_sides, format_time, printable
 from harness.cli.operands import Side
-from harness.cli.report import TRACEBACK_LINES, plain_table, print_table, write
+from harness.cli.writing import ends_with, plain_table, print_table, write, write_traceback
 from harness.evaluation.record import IsolationLevel
-from harness.measure.comparison import LEAST_THRESHOLD, Judgement, Ratio, Verdict, Why
+from harness.measure.comparison import Judgement, Ratio, Verdict, Why
 from harness.measure.processes import MOST
 
 if TYPE_CHECKING:
@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 
 VERDICT_STYLE = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.SAME: "", Verdict.UNSURE: "yellow"}
 _WHY_NONE = {
-    Why.NULL_OFF_CENTRE: "No verdict: A against itself is surely off by more than 0.5 %, and B not by far more.",
+    Why.NULL_OFF_CENTRE: "No verdict: measured against itself, A already differs by more than 0.5 %, and B does not "
+    "differ by far more.",
     Why.TOO_SHORT: "No verdict: a call takes no longer than a call of nothing.",
-    Why.TOO_FEW: "No verdict: too few units.",
+    Why.TOO_FEW: "No verdict: there are fewer units than an interval takes.",
 }
+
+
+_LEGEND = (
+    "± is half the 99 % interval; from 10 % on both its ends are given, as in −60 +46 %. A/A is A against itself: what "
+    "this machine alone makes of equal code. B is called faster or slower where its interval leaves out 1 and its "
+    "ratio differs from 1 by more than a limit. That is 0.5 %; or as far as the interval of A/A reaches from 1, if "
+    "that is more; or three times as far, if it reaches more than 1 % from 1."
+)
 
 
 def measure(
@@ -51,6 +60,7 @@ def measure(
         board=find_board(board),
         source_a=a.source,
         source_b=b.source,
+        names=(Path(a.file_name).name, Path(b.file_name).name),
         grid=grid,
         only=only,
         budget_s=DEFAULT_BUDGET_S if budget_s is None else budget_s,
@@ -82,13 +92,10 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
         _write_fault(console, cases)
     console.print()
     _write_verdict(console, result)
-    write(
-        console,
-        f"Paired, in turns A B B A on the same inputs, {_of_processes(result)}. ± is half the 99 % interval; A/A is A "
-        "against itself. B is called slower or faster when the interval excludes 1 and the ratio is off by more than "
-        "the threshold: 0.5 %, or what A/A's interval spans where that is more, three times that from 1 % on.",
-        style="dim",
-    )
+    if any(case.judgement is not None for case in result.cases):
+        write(
+            console, f"Both ran in turns (A B B A) on the same inputs, {_of_processes(result)}. {_LEGEND}", style="dim"
+        )
 
 
 def _of_processes(result: PairedComparison) -> str:
@@ -101,29 +108,25 @@ def _of_processes(result: PairedComparison) -> str:
 
 
 def format_judged(ratio: Ratio | None) -> str:
-    """`1.0103 ± 0.24 %`."""
+    """`1.0103 ± 0.24 %`, or `0.32 −86 +306 %`."""
     if ratio is None:
         return "–"
-    percent = 100 * ratio.half_width
-    digits = 2 if percent < 1 else 1 if percent < 10 else 0
-    return f"{ratio.value:.{4 if percent < 1 else 3 if percent < 10 else 2}f} ± {percent:.{digits}f} %"
+    percent = 100 * ratio.interval.half_width / ratio.value
+    digits = 4 if percent < 1 else 3 if percent < 10 else 2
+    return f"{ratio.value:.{digits}f} {format_sides(ratio.value, ratio.interval, 2 if percent < 1 else 1)}"
 
 
 def _line(case: CaseComparison) -> str:
     judgement = case.judgement
     if judgement is None:
         assert case.fault is not None
-        return f"{_whose(case)}: {case.fault.status}: {case.fault.reason.message}"
+        return f"{case.fault.whose}: {case.fault.status}: {case.fault.reason.message}"
     ratio = f"{format_judged(judgement.ratio)} " if judgement.verdict is not None else ""
     return f"{ratio}{_verdict_word(judgement)} ({len(case.paired)} units)"
 
 
 def _verdict_word(judgement: Judgement) -> str:
     return judgement.verdict.value if judgement.verdict is not None else "no verdict"
-
-
-def _whose(case: CaseComparison) -> str:
-    return case.fault.name.value if case.fault is not None and case.fault.name is not None else "harness"
 
 
 def _table(result: PairedComparison) -> Table:
@@ -148,7 +151,7 @@ def _table(result: PairedComparison) -> Table:
             format_time(case.figure(Name.A)),
             format_time(case.figure(Name.B)),
             "" if judgement is None else format_judged(judgement.ratio if judgement.verdict else None),
-            _verdict_text(judgement, failed=_whose(case) if case.fault is not None else ""),
+            _verdict_text(judgement, failed=case.fault.whose if case.fault is not None else ""),
             "" if judgement is None else format_judged(judgement.null),
             str(len(case.paired)),
         )
@@ -190,7 +193,8 @@ def _write_verdict(console: Console, result: PairedComparison) -> None:
     for why in dict.fromkeys(judgement.why for judgement in reasons):
         write(console, _WHY_NONE[why], style="bold yellow")
     if any(judgement.why is Why.NULL_OFF_CENTRE for judgement in reasons):
-        write(console, "This machine is too restless. Stop what else runs on it, or give it more time with --budget.")
+        remedy = "Stop what else runs on it, or give it more time with --budget."
+        write(console, f"This machine is too restless to tell. {remedy}")
 
 
 def _remedy(ratio: Ratio) -> str:
@@ -211,84 +215,7 @@ def _write_fault(console: Console, cases: Sequence[CaseComparison]) -> None:
     assert case.fault is not None
     console.print()
     which = format_indices(each.index for each in cases)
-    write(console, f"case {which}, {_whose(case)}: {case.fault.status.value}", style="red")
-    write(console, f"{printable(case.fault.reason.message)} ({case.fault.reason.code.value})", indent=2)
-    if case.fault.traceback.strip():
-        write(console, ending(case.fault.traceback, TRACEBACK_LINES), style="dim", indent=2)
-
-
-# -- the document -----------------------------------------------------------------------------------------------------
-
-
-def compare_document(result: PairedComparison, a: Side, b: Side) -> dict[str, Any]:
-    """The document of `compare --json`: stable names, full precision, times in microseconds, raw readings in ns."""
-    return {
-        "leaderboard": result.leaderboard,
-        "a": _side(a),
-        "b": _side(b),
-        "grid": result.grid.value,
-        "device": result.device.name,
-        "isolation": result.isolation.value,
-        "protocol": result.of.protocol.value,
-        "processes": result.processes,
-        "seed": result.seed,
-        "versions": dict(result.versions),
-        "log": result.log,
-        "verdict": None if result.verdict is None else result.verdict.value,
-        "score": None if result.overall is None else _judgement(result.overall),
-        "cases": [_case(case) for case in result.cases],
-    }
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {"id": None if side.submission is None else side.submission.id, "file_name": side.file_name}
-
-
-def _case(case: CaseComparison) -> dict[str, Any]:
-    from harness.comparing.record import Name
-
-    a, b = case.figure(Name.A), case.figure(Name.B)
-    judgement = case.judgement
-    return {
-        "index": case.index,
-        "spec": {key: plain_value(value) for key, value in case.spec.items()},
-        "failed": None if case.fault is None else _whose(case),
-        "status": "passed" if case.fault is None else case.fault.status.value,
-        "reason": None if case.fault is None else reason_document(case.fault.reason),
-        "traceback": "" if case.fault is None else case.fault.traceback,
-        "a_us": figure_us(a),
-        "a_ci_us": interval_us(a),
-        "b_us": figure_us(b),
-        "b_ci_us": interval_us(b),
-        **(_judgement(judgement) if judgement is not None else _NOTHING),
-        "processes": case.processes,
-        "units": len(case.paired),
-        "readings_ns": [list(unit) for unit in case.paired],
-        "null_readings_ns": [list(unit) for unit in case.null],
-        "overhead_ns": list(case.overhead_ns),
-    }
-
-
-def _judgement(judgement: Judgement) -> dict[str, Any]:
-    """The ratio is withheld where there is no verdict: what A against itself shows then is all that is known."""
-    ratio = judgement.ratio if judgement.verdict is not None else None
-    return {
-        "verdict": None if judgement.verdict is None else judgement.verdict.value,
-        "why": judgement.why.value,
-        "ratio": None if ratio is None else ratio.value,
-        "ratio_ci": None if ratio is None else [ratio.interval.low, ratio.interval.high],
-        "null_ratio": None if judgement.null is None else judgement.null.value,
-        "null_ci": None if judgement.null is None else [judgement.null.interval.low, judgement.null.interval.high],
-        "threshold": judgement.threshold,
-    }
-
-
-_NOTHING: dict[str, Any] = {
-    "verdict": None,
-    "why": None,
-    "ratio": None,
-    "ratio_ci": None,
-    "null_ratio": None,
-    "null_ci": None,
-    "threshold": LEAST_THRESHOLD,
-}
+    write(console, f"case {which}, {case.fault.whose}: {case.fault.status.value}", style="red")
+    if not ends_with(case.fault.traceback, case.fault.reason.message):
+        write(console, f"{printable(case.fault.reason.message)} ({case.fault.reason.code.value})", indent=2)
+    write_traceback(console, case.fault.traceback)

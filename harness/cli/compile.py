@@ -14,7 +14,7 @@ from harness.boards.board import Board, Language
 from harness.boards.directives import EXTENSIONS, Directives, parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import FilePath, Number, WholeNumber, json_option, print_json, say, stdout_console
-from harness.cli.lookup import is_id
+from harness.cli.lookup import is_id, recorded_board
 from harness.cli.preflight import warn_of_other_gpus
 from harness.compiling.architectures import ARCHITECTURES, Architecture, architecture_of_gpu, find_architecture
 from harness.compiling.record import CompileStatus, ProblemKind
@@ -91,7 +91,7 @@ def compile_command(
     from harness.compiling.compile import compile_file
     from harness.store.location import home
 
-    operand = _operand(file)
+    operand = _operand(file, board_name)
     directives = parse_directives(operand.source, operand.name)
     for warning in directives.warnings:
         say(f"warning: {warning}")
@@ -153,13 +153,14 @@ class _Operand:
         return self.name.endswith(EXTENSIONS[Language.CUDA])
 
 
-def _operand(text: str) -> _Operand:
+def _operand(text: str, board: str | None) -> _Operand:
     if is_id(text) or not os.path.exists(text):  # what a file says does not take a store
         from harness.cli.operands import submission_named
         from harness.store import open_reader
 
         with open_reader() as reader:
-            submission = submission_named(reader, text)
+            named = None if board is None or is_id(text) else recorded_board(reader, board)
+            submission = submission_named(reader, text, board=named)
             if submission is not None:
                 source = reader.source(submission.sha256)
                 shown = f"submission {submission.id}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.formatting import printable
-from harness.cli.report import write
+from harness.cli.writing import write
 from harness.compiling.comparison import CompilationChange, KernelChange, KernelFate, Trend
 
 if TYPE_CHECKING:

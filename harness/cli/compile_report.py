@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.cli.formatting import ending, format_indices, printable
-from harness.cli.report import plain_table, print_table, write
+from harness.cli.writing import plain_table, print_table, write
 from harness.compiling.architectures import ARCHITECTURES
 from harness.compiling.record import Compilation, CompileStatus, Kernel, Problem, ProblemKind
 from harness.wording import counted, noun_for

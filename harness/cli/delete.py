@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,8 +18,19 @@ from harness.store import EvaluationRow, SubmissionRow, open_reader
 from harness.wording import counted
 
 
+class SubmissionId(WholeNumber):
+    """An id alone: nothing is deleted by a tag, which may have moved."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]+", str(value)):
+            self.fail(
+                f"'{value}' is no id. Only ids are taken here, not tags; `harness history` lists them.", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("ids", type=WholeNumber(1), metavar="ID…", nargs=-1, required=True)
+@click.argument("ids", type=SubmissionId(1), metavar="ID…", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @json_option
 def delete_command(ids: tuple[int, ...], yes: bool, as_json: bool) -> None:

@@ -15,10 +15,10 @@ from harness.cli.lookup import recorded_board
 from harness.cli.operands import (
     Side,
     board_of_file,
+    both_operands,
     common_board,
     of_file,
     of_submission,
-    operand,
     predecessor,
     submission_named,
 )
@@ -102,7 +102,7 @@ def diff_command(
 
 def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | None, user: str) -> tuple[Side, Side]:
     if old is not None and new is not None:
-        return operand(reader, old, user), operand(reader, new, user)
+        return both_operands(reader, old, new, user, leaderboard)
     if old is None:
         latest = reader.latest_submission(user, leaderboard)
         if latest is None:
@@ -112,7 +112,7 @@ def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | 
                 hint="`harness submit FILE` makes one; --user names somebody else.",
             )
         return predecessor(reader, latest), of_submission(reader, latest)
-    if (submission := submission_named(reader, old, user)) is not None:
+    if (submission := submission_named(reader, old, user, leaderboard)) is not None:
         return predecessor(reader, submission), of_submission(reader, submission)
     file = of_file(old)
     board = leaderboard or recorded_board(reader, board_of_file(file))

@@ -39,7 +39,7 @@ def diff_document(difference: Difference) -> dict[str, Any]:
 
         document["compilations"] = [compilation_change_document(change) for change in difference.compilations]
     if difference.measured is not None:
-        from harness.cli.comparing import compare_document
+        from harness.cli.compare_document import compare_document
 
         document["measured"] = compare_document(difference.measured, difference.old, difference.new)
     return document
@@ -87,5 +87,5 @@ def _ratio_part(change: Change | None) -> dict[str, Any]:
     return {
         "ratio": change.ratio if change else None,
         "ratio_ci": [interval.low, interval.high] if interval else None,
-        "verdict": change.verdict.value if change else None,
+        "verdict": change.verdict.value if change and change.verdict else None,
     }

@@ -75,20 +75,24 @@ def _comparison_table(comparison: Comparison) -> str:
     rows = []
     for case in comparison.cases:
         index = case.new_index if case.new_index is not None else case.old_index
-        cells = [str(index), format_case(case.spec), time_or_status(case.old, case.old_status)]
-        rows.append(_figure_row([*cells, time_or_status(case.new, case.new_status)], case.change))
+        times = (
+            time_or_status(case.old, case.old_status, comparison),
+            time_or_status(case.new, case.new_status, comparison),
+        )
+        rows.append(_figure_row([str(index), format_case(case.spec), *times], case.change, comparison))
     if comparison.score is not None:
         score = comparison.score
-        rows.append(_figure_row(["", "score", format_time(score.old), format_time(score.new)], score))
+        times = format_time(score.old, comparison.protocol), format_time(score.new, comparison.protocol)
+        rows.append(_figure_row(["", "score", *times], score, comparison))
     return _table(["#", "benchmark", "old", "new", "new/old", "verdict"], rows)
 
 
-def _figure_row(cells: list[str], change: Change | None) -> str:
-    verdict = "" if change is None else change.verdict.value
+def _figure_row(cells: list[str], change: Change | None, comparison: Comparison) -> str:
+    verdict = "" if change is None or change.verdict is None else change.verdict.value
     number, benchmark, old, new = map(escape, cells)
     return (
         f'<td class="n">{number}</td><td>{benchmark}</td><td class="n">{old}</td><td class="n">{new}</td>'
-        f'<td class="n">{escape(ratio_text(change))}</td><td class="{verdict}">{verdict}</td>'
+        f'<td class="n">{escape(ratio_text(change, comparison))}</td><td class="{verdict}">{verdict}</td>'
     )
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from harness.cli.formatting import format_case, format_class, format_ratio, format_time, printable, printable_name
 from harness.cli.operands import Side
-from harness.cli.report import plain_table, print_table, write
-from harness.evaluation.record import Mode, ReasonCode, Status
+from harness.cli.writing import plain_table, print_table, write
+from harness.evaluation.left_out import cases_that_ran
+from harness.evaluation.record import Mode, Status
 from harness.history.code_diff import DiffLine, LineKind
 from harness.history.comparison import Change, Comparison
 from harness.measure.comparison import Verdict
@@ -103,8 +104,8 @@ def _why_no_score(row: EvaluationRow) -> str:
         return row.outcome.status.value
     if row.header.mode is Mode.TEST:
         return "test mode"
-    reason = row.outcome.rank_reason
-    return "cases left out" if reason and reason.code is ReasonCode.CASES_LEFT_OUT else "a benchmark without a time"
+    part = cases_that_ran(row.outcome.rank_reason)
+    return f"it ran {part}" if part else "a benchmark without a time"
 
 
 def render_difference(console: Console, difference: Difference) -> None:
@@ -210,7 +211,7 @@ def _write_figures(console: Console, difference: Difference) -> None:
     print_table(console, _table(comparison))
     for note in comparison.notes:
         write(console, note, style="dim")
-    if comparison.sessions_differ:
+    if comparison.offers_measuring:
         _offer_to_measure(console, difference)
 
 
@@ -233,9 +234,9 @@ def _table(comparison: Comparison) -> Table:
         table.add_row(
             str(index),
             Text(format_case(case.spec)),
-            time_or_status(case.old, case.old_status),
-            time_or_status(case.new, case.new_status),
-            Text(ratio_text(case.change)),
+            time_or_status(case.old, case.old_status, comparison),
+            time_or_status(case.new, case.new_status, comparison),
+            Text(ratio_text(case.change, comparison)),
             _verdict_text(case.change),
         )
     if comparison.score is not None:
@@ -244,28 +245,30 @@ def _table(comparison: Comparison) -> Table:
         table.add_row(
             "",
             "score",
-            format_time(score.old),
-            format_time(score.new),
-            Text(ratio_text(score)),
+            format_time(score.old, comparison.protocol),
+            format_time(score.new, comparison.protocol),
+            Text(ratio_text(score, comparison)),
             _verdict_text(score),
         )
     return table
 
 
-def time_or_status(figure: Figure | None, status: Status | None) -> str:
+def time_or_status(figure: Figure | None, status: Status | None, comparison: Comparison) -> str:
     if figure is not None:
-        return format_time(figure)
+        return format_time(figure, comparison.protocol)
     return "not run" if status is None else "–" if status is Status.PASSED else status.value
 
 
-def ratio_text(change: Change | None) -> str:
-    return "" if change is None else format_ratio(change.ratio, change.ratio_interval)
+def ratio_text(change: Change | None, comparison: Comparison) -> str:
+    return "" if change is None else format_ratio(change.ratio, change.ratio_interval, comparison.protocol)
 
 
 def _verdict_text(change: Change | None) -> Text:
     from rich.text import Text
 
-    return Text("") if change is None else Text(change.verdict.value, style=VERDICT_STYLE[change.verdict])
+    if change is None or change.verdict is None:
+        return Text("")
+    return Text(change.verdict.value, style=VERDICT_STYLE[change.verdict])
 
 
 # -- techniques -------------------------------------------------------------------------------------------------------

@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from harness.cli.common import UserName, json_option, print_json, say
 from harness.cli.streams import is_closed, takes_unicode
 from harness.errors import MachineError, RequestError
+
+if TYPE_CHECKING:
+    from harness.store import Reader
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("jsonl", "parquet")
@@ -60,6 +63,7 @@ def export_command(
     with open_reader() as reader, teller("submissions written") as told:
         if leaderboard is not None:
             leaderboard = recorded_board(reader, leaderboard)
+        _require_some(reader, None if to_stdout else file, leaderboard, user)
         counts: dict[str, int]
         if kind == "parquet":
             counts = {"rows": export_parquet(reader, file, leaderboard, user, told)}
@@ -73,6 +77,20 @@ def export_command(
     elif not to_stdout:
         shown = " and ".join(f"{count} {what}" for what, count in counts.items() if count or what != "calibrations")
         click.echo(f"wrote {shown} to {file}")
+
+
+def _require_some(reader: Reader, file: Path | None, leaderboard: str | None, user: str | None) -> None:
+    """Refuse a user without submissions, and to write a file without any in the place of one that may have some."""
+    where = f" on {leaderboard}" if leaderboard is not None else ""
+    if user is not None:
+        if reader.latest_submission(user, leaderboard) is None:
+            raise RequestError(f"{user} has no submissions{where}", where="--user")
+        return
+    some = bool(reader.leaderboards()) if leaderboard is None else reader.has_leaderboard(leaderboard)
+    if not some and file is not None and file.is_file() and file.stat().st_size:
+        raise RequestError(
+            f"the store has no submissions{where} to put in its place", where=str(file), hint="Name another file."
+        )
 
 
 def format_of(file: Path, format_name: str | None) -> str:

@@ -19,8 +19,9 @@ _DIGITS_UNRESOLVED = 2
 _MOST_DIGITS = 6
 _RATIO_DECIMALS = 3
 _MOST_PERCENT = 1000
-NOT_RESOLVED = "too noisy"
-"""What stands in an interval's place where there is none, or one that does not tell the time from zero."""
+_MOST_OF_BOTH_SIDES = 10.0
+TOO_NOISY, TOO_FEW = "too noisy", "too few samples"
+"""What stands in an interval's place where it does not tell the time from zero, or where there is none."""
 _NOT_IN_A_DEVICE_NAME = re.compile(r"\((?:R|TM|tm)\)|\b(?:Processor|CPU)\b(?=.* @ )")
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # what moves the cursor or recolours the screen
@@ -30,17 +31,29 @@ _CONTROL = re.compile(
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def format_time(figure: Figure | None, *, published: bool = False) -> str:
+def without_interval(protocol: Protocol | None) -> str:
+    """What stands in the place of the interval of a time or a score that has none, by its protocol: popcorn gives one
+    sample a case, the mean; ours as many as an interval takes; what was published has none and claims none."""
+    if protocol is Protocol.HOSTED:
+        return ""
+    return TOO_FEW if protocol is Protocol.POPCORN else TOO_NOISY
+
+
+def format_time(figure: Figure | None, protocol: Protocol | None = None) -> str:
     """`12.3 µs`: as many digits as the interval supports; `–` without a figure.
 
     The last digit shown is that of the second digit of the interval's half-width. A time without an interval, or with
-    one that reaches zero, has two digits; one that was `published` without an interval has three.
+    one that reaches zero, has two digits; one that was published without an interval has three.
     """
     if figure is None:
         return "–"
     if figure.is_resolved and figure.interval_ns is not None:
         return format_ns(figure.value_ns, figure.interval_ns.half_width)
-    return format_ns(figure.value_ns, digits=_DIGITS_AS_PUBLISHED if published else _DIGITS_UNRESOLVED)
+    return format_ns(figure.value_ns, digits=_digits(protocol))
+
+
+def _digits(protocol: Protocol | None) -> int:
+    return _DIGITS_AS_PUBLISHED if protocol is Protocol.HOSTED else _DIGITS_UNRESOLVED
 
 
 def format_ns(value_ns: float, half_width_ns: float | None = None, *, digits: int = _DIGITS_AS_PUBLISHED) -> str:
@@ -54,22 +67,24 @@ def format_ns(value_ns: float, half_width_ns: float | None = None, *, digits: in
     return f"{value:.{_decimals(value, half_width_ns / scale)}f} {unit}"
 
 
-def format_spread(figure: Figure | None, *, published: bool = False) -> str:
-    """`± 0.4 %`, half the interval's width over the value; `too noisy` without an interval that tells it from zero.
-
-    From 10 % on the sides may differ much, so both are given: `−12 +31 %`. Empty without a figure, and for one that was
-    `published` without an interval.
-    """
+def format_spread(figure: Figure | None, protocol: Protocol | None = None) -> str:
+    """`± 0.4 %`, half the interval's width over the value; `−12 +31 %` from 10 % on; what `without_interval` says where
+    no interval tells it from zero. Empty without a figure."""
     if figure is None:
         return ""
-    if not figure.is_resolved or figure.interval_ns is None or figure.relative_half_width is None:
-        return "" if published else NOT_RESOLVED
-    percent = 100 * figure.relative_half_width
-    if percent < 10:
-        return f"± {percent:.2f} %" if percent < 0.1 else f"± {percent:.1f} %"
-    below = 100 * (1 - figure.interval_ns.low / figure.value_ns)
-    above = 100 * (figure.interval_ns.high / figure.value_ns - 1)
-    return f"−{below:.0f} +{above:.0f} %"
+    if not figure.is_resolved or figure.interval_ns is None:
+        return without_interval(protocol)
+    fine = figure.interval_ns.half_width < 0.001 * figure.value_ns
+    return format_sides(figure.value_ns, figure.interval_ns, 2 if fine else 1)
+
+
+def format_sides(value: float, interval: Interval, decimals: int) -> str:
+    """`± 0.4 %`, half the interval's width over the value. From 10 % on the sides may differ much, so both are given:
+    `−12 +31 %`."""
+    percent = 100 * interval.half_width / value
+    if percent < _MOST_OF_BOTH_SIDES:
+        return f"± {percent:.{decimals}f} %"
+    return f"−{100 * (1 - interval.low / value):.0f} +{100 * (interval.high / value - 1):.0f} %"
 
 
 def format_change(ratio: float, *, unsure: bool = False) -> str:
@@ -86,14 +101,14 @@ def format_change(ratio: float, *, unsure: bool = False) -> str:
     return f"~ {text}" if unsure else text
 
 
-def format_ratio(ratio: float, interval: Interval | None) -> str:
+def format_ratio(ratio: float, interval: Interval | None, protocol: Protocol | None = None) -> str:
     """`0.877 ± 1.4 %`, half the interval's width over the ratio, to the digits that it supports, three decimals at
-    most; `12 too noisy` without an interval that tells it from zero."""
+    most; `12 too noisy` without an interval that tells it from zero (see `without_interval`)."""
     figure = Figure(ratio, interval)
     if not figure.is_resolved or interval is None:
-        digits = _DIGITS_UNRESOLVED
+        digits = _digits(protocol)
         rounded = round(ratio, digits - 1 - math.floor(math.log10(ratio))) if ratio > 0 else ratio
-        return f"{rounded:.{_decimals_of(rounded, digits)}f} {NOT_RESOLVED}"
+        return f"{rounded:.{_decimals_of(rounded, digits)}f} {without_interval(protocol)}".rstrip()
     return f"{ratio:.{min(_RATIO_DECIMALS, _decimals(ratio, interval.half_width))}f} {format_spread(figure)}"
 
 
@@ -117,7 +132,17 @@ def format_case(spec: Spec) -> str:
 def format_moment(moment: datetime) -> str:
     """Local time: `Nov 30 02:14` in this year, `2024-11-30` in others."""
     local = moment.astimezone()
-    return local.strftime("%b %d %H:%M" if local.year == datetime.now().astimezone().year else "%Y-%m-%d")
+    return local.strftime("%b %d %H:%M") if _is_of_this_year(local) else format_day(local)
+
+
+def format_day(moment: datetime) -> str:
+    """Local time: `Nov 30` in this year, `2024-11-30` in others."""
+    local = moment.astimezone()
+    return local.strftime("%b %d" if _is_of_this_year(local) else "%Y-%m-%d")
+
+
+def _is_of_this_year(local: datetime) -> bool:
+    return local.year == datetime.now().astimezone().year
 
 
 def format_class(rank_class: RankClass, among: Iterable[RankClass] = ()) -> str:

@@ -13,7 +13,7 @@ from harness.cli.formatting import format_class, printable, printable_name
 from harness.cli.history_screen import Line, history_document, legend, write_section
 from harness.cli.leaderboard import Moment
 from harness.cli.lookup import recorded_board
-from harness.cli.report import write
+from harness.cli.writing import write
 from harness.evaluation.record import Protocol
 from harness.history.progress import Step, rank_now, steps
 from harness.measure.ranking import RankClass
@@ -36,7 +36,7 @@ PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN, "hosted": P
 @user_option
 @click.option("--device", metavar="NAME", help="Only devices whose name holds this, e.g. H200.")
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), help="Only this protocol.")
-@click.option("--since", type=Moment(), metavar="DATE", help="Only submissions from then on.")
+@click.option("--since", type=Moment(), metavar="DATE", help="Only submissions from then on, local time.")
 @click.option("--tag", metavar="TAG", help="Only submissions with this tag (see `harness note`).")
 @click.option("--best", "best_only", is_flag=True, help="Only scores that were the best when they were made.")
 @click.option("--techniques", "all_techniques", is_flag=True, help="Read every source, however long it takes.")
@@ -64,8 +64,9 @@ def history_command(
     `change` is the score against your submission before it, `of best` against the best before it; both only among
     scores of the same board, grid, device and protocol, and each run by itself, where the leaderboard takes the median
     of a file's runs. Only a run that ranks is a best one, except where its whole class does not (by the protocol, or
-    without a sandbox). `~` marks a change within the noise. `rank` is the place a score held when it was made, and the
-    one it would hold now. Below the table: what the code does that the submission before it did not.
+    without a sandbox). `~` marks a change within the noise. `rank` is the place that a score held among the other
+    users' best ones when it was made, and the one it would hold now. `when` is local time. Below the table: what the
+    code does that the submission before it did not.
 
     \b
     harness history
@@ -99,7 +100,13 @@ def history_command(
     if not chosen:
         where = f" on {board}" if board else ""
         if progress:
-            write(console, f"None of {printable(user)}'s {len(progress)} submissions{where} is of that kind.")
+            filters = _filter_words(device, protocol, since, tag, best_only)
+            count = len({step.row.id for step in progress})
+            what = (
+                f"None of {printable(user)}'s {count} submissions" if count > 1 else f"{printable(user)}'s submission"
+            )
+            verb = "matches" if count > 1 else "does not match"
+            write(console, f"{what}{where} {verb} {filters}.")
         else:
             store = printable_name(location().shown)
             # Never wrapped: a path is there to be copied.
@@ -133,6 +140,16 @@ def _write_overview(reader: Reader, user: str, chosen: Sequence[Step], limit: in
     places = places_of(reader, user, boards[: limit or None])
     submissions = len({step.row.id for step in chosen})
     write_overview(stdout_console(), user, boards, lines, limit, places, submissions)
+
+
+def _filter_words(
+    device: str | None, protocol: str | None, since: datetime | None, tag: str | None, best_only: bool
+) -> str:
+    """The filters as they were typed."""
+    given = {"--device": device, "--protocol": protocol, "--tag": tag}
+    words = [f"{option} {printable(value)}" for option, value in given.items() if value is not None]
+    words += [f"--since {since:%Y-%m-%d %H:%M}"] if since is not None else []
+    return " ".join([*words, *(["--best"] if best_only else [])])
 
 
 Key = tuple[str, RankClass | None]

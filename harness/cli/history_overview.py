@@ -10,12 +10,13 @@ from harness.boards.board import GridName
 from harness.cli.formatting import format_device, format_moment, format_time, printable, sparkline
 from harness.cli.history_screen import Line, legend, write_lines
 from harness.cli.layout import NARROW, WIDE, Column, fitted_table
-from harness.cli.report import print_table, write
+from harness.cli.writing import print_table, write
 from harness.evaluation.record import Protocol
 from harness.history.progress import Step, best_run, like_the_newest
 from harness.measure.ranking import RankClass
 from harness.store import HistoryRow, Reader
 from harness.store.ranked import Place
+from harness.wording import more_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,14 +66,17 @@ def write_overview(
     write(console, f"{printable(user)} · {submissions} submissions on {boards_in_all} boards", style="bold")
     print_table(console, _table(boards, places, console.width))
     if total_lines > len(boards):
-        write(console, f"… {total_lines - len(boards)} further lines; --limit 0 shows them", style="dim")
+        write(console, more_words(total_lines - len(boards), "further line", "further lines"), style="dim")
     write(console, "\nlatest", style="bold")
     write_lines(console, latest)
     shown = len({line.step.row.id for line in latest})
     if submissions > shown:
-        write(console, f"… {submissions - shown} older; --limit 0 shows them", style="dim")
+        write(console, more_words(submissions - shown, "older"), style="dim")
     console.print()
-    if meaning := legend(latest):
+    meaning = legend(latest, with_rank=False)
+    if places:
+        meaning = "; ".join(filter(None, [meaning, "rank: the place among the users of the board, now"]))
+    if meaning:
         write(console, meaning, style="dim")
     write(console, f"`harness history {_to_type(boards[0].leaderboard)}` tells what changed in each", style="dim")
 
@@ -114,7 +118,7 @@ def _table(boards: Sequence[BoardLine], places: Mapping[RankClass, Place], width
     rows = []
     for line in boards:
         place = None if line.ranked is None else places.get(line.ranked)
-        published = line.of is not None and line.of.protocol is Protocol.HOSTED
+        protocol = None if line.of is None else line.of.protocol
         trend = line.scores_ns[-points:]
         rows.append(
             [
@@ -122,7 +126,7 @@ def _table(boards: Sequence[BoardLine], places: Mapping[RankClass, Place], width
                 _device(line.of),
                 str(line.submissions),
                 *([format_moment(line.newest.created_at)] if with_time else []),
-                "" if line.best is None else format_time(line.best.score, published=published),
+                "" if line.best is None else format_time(line.best.score, protocol),
                 "" if place is None else f"{place.number} of {place.users}",
                 sparkline(trend) if len(trend) > 1 else "",
             ]

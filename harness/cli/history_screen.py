@@ -19,12 +19,14 @@ from harness.cli.formatting import (
 )
 from harness.cli.layout import Column, fitted_table
 from harness.cli.note import format_tags, note_document
-from harness.cli.report import print_table, write
+from harness.cli.writing import print_table, write
+from harness.evaluation.left_out import cases_that_ran
 from harness.evaluation.record import Mode, Protocol, ReasonCode, Status
 from harness.history.progress import Step, best_run, like_the_newest
 from harness.measure.ranking import Rank
 from harness.store import HistoryRow, Note
 from harness.store.location import unisolated_allowed
+from harness.wording import more_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +60,7 @@ def write_section(console: Console, lines: Sequence[Line], section: Sequence[Ste
     """The table of the shown rows, newest first; the trend over the whole section; what changed in each."""
     print_table(console, _table(lines, console.width))
     if len(section) > len(lines):
-        write(console, f"… {len(section) - len(lines)} older; --limit 0 shows them", style="dim")
+        write(console, more_words(len(section) - len(lines), "older"), style="dim")
     _write_unranked(console, lines)
     _write_trend(console, section)
     _write_changes(console, lines)
@@ -90,7 +92,7 @@ def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Ta
                 *([printable(row.leaderboard)] if with_board else []),
                 printable(row.file_name),
                 Text(_result(step), style="red" if _went_wrong(step) else ""),
-                format_spread(row.score, published=_is_published(row)),
+                format_spread(row.score, _protocol(row)),
                 _change(step),
                 _of_best(step),
                 *([_rank(line)] if with_rank else []),
@@ -99,17 +101,20 @@ def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Ta
     return fitted_table(columns, rows, width)
 
 
-def _is_published(row: HistoryRow) -> bool:
-    return row.rank_class is not None and row.rank_class.protocol is Protocol.HOSTED
+def _protocol(row: HistoryRow) -> Protocol | None:
+    return None if row.rank_class is None else row.rank_class.protocol
 
 
 def _result(step: Step) -> str:
-    """The score, or how it ended, with its mode where that is not the usual one: `test failed`."""
+    """The score, or how it ended: `1 of 2 cases` where it passed on these alone, which makes no score; with its mode
+    where that is not the usual one: `test failed`."""
     row = step.row
     if row.status is None:
         return "not evaluated"
     if row.score is not None:
-        return format_time(row.score, published=_is_published(row))
+        return format_time(row.score, _protocol(row))
+    if row.status is Status.PASSED and (part := cases_that_ran(row.rank_reason)):
+        return part
     return row.status.value if row.mode in (None, Mode.LEADERBOARD) else f"{row.mode.value} {row.status.value}"
 
 
@@ -131,22 +136,25 @@ def _of_best(step: Step) -> str:
     return format_change(step.against_best, unsure=step.unsure_of_best)
 
 
-def legend(lines: Sequence[Line]) -> str:
+def legend(lines: Sequence[Line], *, with_rank: bool = True) -> str:
     """What the columns of these tables mean, as far as they show anything."""
     steps = [line.step for line in lines]
     told = []
     if any(step.against_previous is not None for step in steps):
-        told.append("change: to your submission before; of best: to the best one before")
+        told.append("change: against the submission before it; of best: against the best score before it")
     if any(step.unsure_of_previous or step.unsure_of_best for step in steps):
         told.append("~: within the noise of the runs")
-    if any("→" in _rank(line) for line in lines):
-        told.append("rank: then → now")
+    if with_rank and any(_rank(line) for line in lines):
+        moved = any("→" in _rank(line) for line in lines)
+        told.append(
+            "rank: the place that the score held among the other users' best" + (", then → now" if moved else "")
+        )
     return "; ".join(told)
 
 
 def _write_unranked(console: Console, lines: Sequence[Line]) -> None:
     """Why passed runs take no part in the ranking, one line for all of them. Those without a score that are of another
-    mode say so themselves."""
+    mode, or of a part of the grid, say so themselves."""
     passed = [line.step.row for line in lines if line.step.row.status is Status.PASSED]
     ids: dict[str, list[int]] = {}
     for row in passed:
@@ -160,6 +168,8 @@ def _write_unranked(console: Console, lines: Sequence[Line]) -> None:
 
 
 def _why_unranked(row: HistoryRow) -> str:
+    if cases_that_ran(row.rank_reason):
+        return ""
     if row.mode not in (None, Mode.LEADERBOARD):
         return "" if row.score is None else f"{row.mode.value} mode"
     if row.rank_reason is None or (row.rank_reason.code is ReasonCode.NOT_ISOLATED and unisolated_allowed()):
@@ -182,7 +192,7 @@ def _write_trend(console: Console, section: Sequence[Step]) -> None:
         return
     text = f"trend  {sparkline(scores)}  {format_ns(scores[0])} → {format_ns(scores[-1])}, oldest to newest"
     if (best := best_run(scored)) is not None:
-        text += f"; best run {format_time(best.score, published=_is_published(best))} by {best.id}"
+        text += f"; best run {format_time(best.score, _protocol(best))} by {best.id}"
     write(console, text)
 
 

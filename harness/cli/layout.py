@@ -23,7 +23,8 @@ _GAP = 2
 @dataclass(frozen=True)
 class Column:
     """`name` is its header. A column of names is shortened where the table has no room for all of them; one that
-    `goes` is left out where names would have less than `FAIR_NAME` cells, the lowest number first."""
+    `goes` is left out where names would have less than `FAIR_NAME` cells, the lowest number first; an empty one where
+    they would be shortened at all."""
 
     name: str
     right: bool = False
@@ -36,12 +37,12 @@ def fitted_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
     square brackets included."""
     from rich.text import Text
 
-    from harness.cli.report import plain_table
+    from harness.cli.writing import plain_table
 
     names = [at for at, column in enumerate(columns) if column.of_names]
     texts = [[printable_name(str(cell)) if at in names else str(cell) for at, cell in enumerate(row)] for row in rows]
     wanted = [max(map(_width, (column.name, *(row[at] for row in texts)))) for at, column in enumerate(columns)]
-    shown = _those_that_stay(columns, wanted, width)
+    shown = _those_that_stay(columns, texts, wanted, width)
     room = width - sum(wanted[at] for at in shown if at not in names) - _GAP * (len(shown) - 1)
     given = dict(zip(names, shares(room, [min(MOST_NAME, wanted[at]) for at in names]), strict=True))
     table = plain_table()
@@ -58,9 +59,13 @@ def fitted_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]
     return table
 
 
-def _those_that_stay(columns: Sequence[Column], wanted: Sequence[int], width: int) -> list[int]:
-    """The positions of the columns that are shown."""
+def _those_that_stay(
+    columns: Sequence[Column], texts: Sequence[Sequence[str]], wanted: Sequence[int], width: int
+) -> list[int]:
+    """The positions of the columns that are shown. Where names must be shortened, none that is empty."""
     shown = list(range(len(columns)))
+    if _taken(shown, columns, wanted) > width:
+        shown = [at for at in shown if columns[at].of_names or any(row[at] for row in texts) or not texts]
     going = sorted((column.goes, at) for at, column in enumerate(columns) if column.goes is not None)
     for _, at in going:
         least = sum(min(FAIR_NAME, wanted[each]) if columns[each].of_names else wanted[each] for each in shown)
@@ -68,6 +73,12 @@ def _those_that_stay(columns: Sequence[Column], wanted: Sequence[int], width: in
             break
         shown.remove(at)
     return shown
+
+
+def _taken(shown: Sequence[int], columns: Sequence[Column], wanted: Sequence[int]) -> int:
+    """The cells of a line where no name is shortened further than is done anyway."""
+    each = (min(MOST_NAME, wanted[at]) if columns[at].of_names else wanted[at] for at in shown)
+    return sum(each) + _GAP * (len(shown) - 1)
 
 
 def shares(room: int, wanted: Sequence[int]) -> list[int]:

@@ -11,15 +11,16 @@ import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
-from harness.cli.formatting import format_class, format_moment, format_spread, format_time, printable
+from harness.cli.formatting import format_class, format_day, format_moment, format_spread, format_time, printable
 from harness.cli.layout import NARROW, Column, fitted_table
 from harness.cli.lookup import name_to_type, recorded_board
-from harness.cli.report import print_table, write
+from harness.cli.writing import print_table, write
 from harness.errors import HarnessError
-from harness.evaluation.record import Protocol, ReasonCode
+from harness.evaluation.record import ReasonCode
 from harness.measure.ranking import Entry, Rank, RankClass, ranks
 from harness.store import Reader, open_reader
 from harness.store.ranked import BoardClass
+from harness.wording import more_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +65,7 @@ class Moment(click.ParamType):
 @click.command()
 @click.argument("board")
 @click.option("--all", "show_all", is_flag=True, help="Every source of every user, not only each user's best.")
-@click.option("--since", type=Moment(), metavar="DATE", help="Show what rank each user had then.")
+@click.option("--since", type=Moment(), metavar="DATE", help="Show what rank each user had then, local time.")
 @click.option("--imported", is_flag=True, help="Show imported results too, ranked among themselves.")
 @click.option("--limit", type=WholeNumber(0), default=50, show_default=True, help="Rows a table; 0 for all.")
 @json_option
@@ -75,13 +76,15 @@ def leaderboard_command(
 
     Scores are ranked only among those of the same benchmarks, device, protocol and isolation. A user stands with the
     best of their sources; runs of one source count by their median. Ranks within the noise between runs are equal
-    (`=`).
+    (`=`). `when` is local time.
 
     \b
     harness leaderboard cholesky
     harness leaderboard cholesky --since 2026-11-01
     harness leaderboard cholesky --all --json
     """
+    if since is not None and since > datetime.now().astimezone():
+        raise click.UsageError(f"--since {since:%Y-%m-%d %H:%M} is still to come: nobody has had a rank then.")
     if show_all and since is not None:
         raise click.UsageError("--since compares users' ranks, --all ranks sources: give one of the two.")
     rows = None if as_json or not 0 < limit < MOST_ROWS else limit
@@ -110,7 +113,7 @@ def leaderboard_command(
         write(console, format_class(rank_class, [each.rank_class for each in rankings]))
         print_table(console, _table(ranking, since, console.width))
         if ranking.total > len(ranking.entries):
-            write(console, f"… {ranking.total - len(ranking.entries)} slower; --limit 0 shows them", style="dim")
+            write(console, more_words(ranking.total - len(ranking.entries), "more"), style="dim")
         if rank_class.delta:
             noise = f"scores within {100 * rank_class.delta:.2g} % share a rank ({rank_class.noise_words})"
             write(console, noise, style="dim")
@@ -138,11 +141,11 @@ def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | N
 
 
 def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
-    published = ranking.rank_class.protocol is Protocol.HOSTED
+    protocol = ranking.rank_class.protocol
     with_time = width >= NARROW
     columns = [
         Column("rank", right=True),
-        *([Column(f"{since:%b %d}", right=True)] if since is not None else []),
+        *([Column(format_day(since), right=True)] if since is not None else []),
         Column("user", of_names=True),
         Column("score", right=True),
         Column("95 %", right=True),
@@ -155,8 +158,8 @@ def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
             str(rank) if rank.tied else f"{rank} ",
             *([] if ranking.before is None else [_movement(ranking.before.get(entry.user), rank)]),
             printable(entry.user),
-            format_time(entry.score, published=published),
-            format_spread(entry.score, published=published),
+            format_time(entry.score, protocol),
+            format_spread(entry.score, protocol),
             printable(entry.file_name),
             str(entry.submission_id),
             *([str(entry.runs), format_moment(entry.created_at)] if with_time else []),

@@ -12,7 +12,8 @@ from harness.boards.find import BrokenBoard, find_board, scan
 from harness.boards.lint import Code, Finding, LintReport, Severity, lint_board
 from harness.cli.common import json_option, print_json, stderr_console, stdout_console
 from harness.cli.formatting import printable
-from harness.cli.report import plain_table, print_table, shape, write
+from harness.cli.report import shape
+from harness.cli.writing import plain_table, print_table, write
 from harness.errors import ExitStatus
 from harness.wording import counted
 

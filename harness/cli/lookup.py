@@ -33,10 +33,8 @@ def is_id(text: str) -> bool:
 
 
 def named_submission(reader: Reader, text: str, user: str | None = None) -> SubmissionRow:
-    """The submission of that id, or the one of the user's (`None`: whoever calls) that has that tag.
-
-    Raises RequestError where there is none, and where several have the tag.
-    """
+    """The submission of that id, or the one of the user's (`None`: whoever calls) that has that tag: see
+    `tagged_submission`. Raises RequestError where there is none, and where several have the tag."""
     if is_id(text):
         return find_submission(reader, int(text))
     submission = tagged_submission(reader, text, user)
@@ -50,14 +48,30 @@ def named_submission(reader: Reader, text: str, user: str | None = None) -> Subm
     )
 
 
-def tagged_submission(reader: Reader, tag: str, user: str | None = None) -> SubmissionRow | None:
-    """The one submission of the user's that has a tag; None when there is none, RequestError when there are several."""
-    ids = reader.tagged(user if user is not None else default_user(), tag) if is_storable(tag) else []
-    if len(ids) > 1:
-        raise RequestError(
-            f"{len(ids)} submissions have the tag '{tag}'", allowed=f"one of their ids: {', '.join(map(str, ids))}"
-        )
-    return find_submission(reader, ids[0]) if ids else None
+def tagged_submission(
+    reader: Reader, tag: str, user: str | None = None, board: str | None = None
+) -> SubmissionRow | None:
+    """The one submission of the user's that has a tag; None when there is none.
+
+    Of several, the one on that board, or where none is given, on the board of the user's latest submission.
+    RequestError when that leaves none or several.
+    """
+    whose = user if user is not None else default_user()
+    found = [find_submission(reader, id) for id in reader.tagged(whose, tag)] if is_storable(tag) else []
+    if len(found) < 2:
+        return found[0] if found else None
+    if board is None and (latest := reader.latest_submission(whose)) is not None:
+        board = latest.leaderboard
+    there = [submission for submission in found if submission.leaderboard == board]
+    if len(there) == 1:
+        return there[0]
+    several = there or found
+    where = f" on {board}" if there else ""
+    raise RequestError(
+        f"{len(several)} submissions{where} have the tag '{tag}'",
+        allowed=f"one of their ids: {', '.join(str(each.id) for each in several)}",
+        hint=f"`harness note {several[0].id} --untag {tag}` takes it from {several[0].id}.",
+    )
 
 
 def other_owner(submission: SubmissionRow) -> str:

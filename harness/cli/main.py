@@ -83,7 +83,7 @@ def cli(debug: bool) -> None:
     harness boards                          what can be solved
     harness init vectoradd                  a file to start from
     harness submit vectoradd.py             check, measure, record, rank
-    harness diff                            your last two submissions, side by side
+    harness diff                            your last two submissions: code, figures, techniques
 
     Exit status: 0 passed; 1 the submission failed; 2 the request was wrong; 3 this machine can't do it.
     """

@@ -9,10 +9,10 @@ import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, say, stdout_console
 from harness.cli.formatting import format_moment, printable
-from harness.cli.lookup import belongs, is_storable, named_submission, other_owner
-from harness.cli.report import write
+from harness.cli.lookup import belongs, find_submission, is_storable, named_submission, other_owner
+from harness.cli.writing import write
 from harness.errors import RequestError
-from harness.store import Note, open_reader
+from harness.store import Note, Reader, SubmissionRow, open_reader
 from harness.wording import noun_for
 
 TAG = re.compile(r"[\w.+-]{1,40}")
@@ -30,7 +30,9 @@ def note_command(
 ) -> None:
     """Keep a remark on submission ID, or tag it. Without a text or tags: show what is kept.
 
-    A tag that one of your submissions alone has names it wherever an id does: `harness show best`, `harness diff best`.
+    A tag names your submission wherever an id does, where it alone has it on its board: `harness show best`,
+    `harness diff best`. Of a tag on several boards the one meant is on the board of the other operand, else on the one
+    that you used last.
 
     \b
     harness note 12 spills at 128 columns
@@ -52,24 +54,29 @@ def note_command(
         submission = named_submission(reader, name)
         id = submission.id
         known = [note.id for note in reader.notes(id)]
+        kept = reader.tags(id)
     if remove is not None and remove not in known:
-        raise RequestError(
-            f"submission {id} has no note {remove}",
-            where="--remove",
-            allowed=", ".join(map(str, known)) if known else "it has none",
-        )
+        what = f"no note {remove}" if known else "no notes"
+        raise RequestError(f"submission {id} has {what}", where="--remove", allowed=", ".join(map(str, known)))
+    for tag in untags:
+        if tag not in kept:
+            what = f"no tag '{tag}'" if kept else "no tags"
+            raise RequestError(f"submission {id} has {what}", where="--untag", allowed=", ".join(kept))
     if remark or tags or untags or remove is not None:
         _change(id, remark, tags, untags, remove)
         if owner := other_owner(submission):
             say(f"submission {id} {belongs(owner)}")
     with open_reader() as reader:
         notes, kept = reader.notes(id), reader.tags(id)
-        shared = {tag: [other for other in reader.tagged(submission.user, tag) if other != id] for tag in tags}
+        shared = {tag: _others_on_its_board(reader, submission, tag) for tag in tags}
     for tag, others in shared.items():
         if others:
             which = f"{noun_for(len(others), 'submission')} {', '.join(map(str, others))}"
             verb = noun_for(len(others), "has", "have")
-            say(f"warning: {which} {verb} the tag '{tag}', too: it names no submission while several have it")
+            say(
+                f"warning: {which} on {submission.leaderboard} {verb} the tag '{tag}', too: it names none of them; "
+                f"`harness note {others[0]} --untag {tag}` takes it from {others[0]}"
+            )
     if as_json:
         print_json({"submission": id, "tags": kept, "notes": [note_document(note) for note in notes]})
         return
@@ -79,6 +86,12 @@ def note_command(
         write(console, f"{note.id}  {format_moment(note.created_at)}  {printable(note.text)}")
     if not notes and not kept:
         write(console, "Nothing is kept on it.")
+
+
+def _others_on_its_board(reader: Reader, submission: SubmissionRow, tag: str) -> list[int]:
+    """The user's other submissions on the same board that have a tag."""
+    others = [find_submission(reader, id) for id in reader.tagged(submission.user, tag) if id != submission.id]
+    return [other.id for other in others if other.leaderboard == submission.leaderboard]
 
 
 def format_tags(tags: list[str]) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.boards.directives import MAX_BYTES
+from harness.cli.common import default_user
 from harness.cli.formatting import printable, printable_name
-from harness.cli.lookup import find_submission, is_id, recorded_board, tagged_submission
+from harness.cli.lookup import find_submission, is_id, is_storable, recorded_board, tagged_submission
 from harness.errors import RequestError
 from harness.files import reason_of
 from harness.store import EvaluationRow, Reader, SubmissionRow
@@ -37,18 +38,44 @@ class Side:
         return printable_name(Path(self.file_name).name) if self.submission is None else str(self.submission.id)
 
 
-def operand(reader: Reader, text: str, user: str | None = None, *, with_figures: bool = True) -> Side:
-    """The side that an operand names. RequestError when there is no such thing."""
-    submission = submission_named(reader, text, user)
-    return of_file(text) if submission is None else of_submission(reader, submission, with_figures=with_figures)
+def both_operands(
+    reader: Reader, old: str, new: str, user: str | None = None, board: str | None = None, *, with_figures: bool = True
+) -> tuple[Side, Side]:
+    """The sides that two operands name. A tag that the user has on several boards is that of the option's `board`, or
+    of the other operand's. RequestError when there is no such thing."""
+
+    def side(text: str, on: str | None) -> Side:
+        named = submission_named(reader, text, user, on)
+        return of_file(text) if named is None else of_submission(reader, named, with_figures=with_figures)
+
+    # First those that say their board alone; each is read once, since it may be a pipe.
+    waits = [board is None and _is_on_several(reader, text, user) for text in (old, new)]
+    first = None if waits[0] else side(old, board)
+    second = side(new, _board_of(reader, first) if waits[1] else board)
+    return first or side(old, None if waits[1] else _board_of(reader, second)), second
 
 
-def submission_named(reader: Reader, text: str, user: str | None = None) -> SubmissionRow | None:
+def _is_on_several(reader: Reader, text: str, user: str | None) -> bool:
+    """Whether an operand is a tag that several of the user's submissions have."""
+    if is_id(text) or os.path.exists(text) or not is_storable(text):
+        return False
+    return len(reader.tagged(user if user is not None else default_user(), text)) > 1
+
+
+def _board_of(reader: Reader, side: Side | None) -> str | None:
+    named = None if side is None else header_board(side)
+    return None if named is None else recorded_board(reader, named)
+
+
+def submission_named(
+    reader: Reader, text: str, user: str | None = None, board: str | None = None
+) -> SubmissionRow | None:
     """The submission of that id, where the text is all digits; else of that tag of the user's (None: the caller's),
-    where no file is called so; else None. RequestError for an id that there is not, and a tag of several."""
+    where no file is called so; else None. RequestError for an id that there is not, and a tag of several (see
+    `tagged_submission`)."""
     if is_id(text):
         return find_submission(reader, int(text))
-    return None if os.path.exists(text) else tagged_submission(reader, text, user)
+    return None if os.path.exists(text) else tagged_submission(reader, text, user, board)
 
 
 def of_submission(reader: Reader, submission: SubmissionRow, *, with_figures: bool = True) -> Side:
@@ -62,12 +89,10 @@ def of_file(text: str) -> Side:
             source = file.read(MAX_BYTES + 1)  # a pipe will do; a device may be endless
     except UnicodeDecodeError as error:
         raise RequestError("the file is not UTF-8 text", where=text) from error
+    except FileNotFoundError as error:
+        raise RequestError("there is no such file, nor a submission of yours with such a tag", where=text) from error
     except (OSError, ValueError) as error:
-        raise RequestError(
-            f"can't be read: {reason_of(error)}",
-            where=text,
-            allowed="a submission's id or a tag of yours, or a file",
-        ) from error
+        raise RequestError(f"can't be read: {reason_of(error)}", where=text) from error
     if len(source) > MAX_BYTES:
         raise RequestError("the file is too large", where=text, allowed=f"at most {MAX_BYTES:,} characters")
     return Side(source, text, None)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from harness.cli.benchmark_table import benchmark_table, processes_told
 from harness.cli.document import evaluation_document
 from harness.cli.formatting import (
-    NOT_RESOLVED,
-    ending,
     format_case,
     format_class,
     format_indices,
@@ -18,8 +16,10 @@ from harness.cli.formatting import (
     format_time,
     printable,
     printable_name,
+    without_interval,
 )
-from harness.evaluation.printed import is_printed_note, printed_notes
+from harness.cli.writing import ends_with, plain_table, print_table, with_place, write, write_as_it_is, write_traceback
+from harness.evaluation.printed import is_printed_note, printed_logs, printed_note
 from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Reason, ReasonCode, Status
 from harness.evaluation.state import describe, warnings
 from harness.measure.events import events_note
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-TRACEBACK_LINES = 12
-"""How much of a traceback's end a screen shows; `--json` has all of it."""
 FAILURES_SHOWN = 5
 _NUMBER = re.compile(r"[-+−]?\b(?:\d[\d.,]*(?:e[-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
 STATUS_STYLE = {
@@ -76,30 +74,7 @@ def render_evaluation(
         parts = ", ".join(f"{printable(name)} {seconds:.1f} s" for name, seconds in evaluation.outcome.phases_s.items())
         write(console, f"time: {parts}", style="dim")
     if header.log:
-        # Never wrapped: a path is there to be copied.
-        console.print(f"logs: {printable_name(header.log)}", style="dim", markup=False, soft_wrap=True)
-
-
-def write(console: Console, text: str, style: str = "", indent: int = 0) -> None:
-    """A paragraph of plain text, wrapped and indented; square brackets in it mean nothing."""
-    from rich.text import Text
-
-    # Line by line, since rich leaves blanks at the ends of wrapped lines, and its padding fills them all.
-    for line in Text(text, style=style).wrap(console, max(20, console.width - indent)):
-        line.rstrip()
-        console.print(Text(" " * indent) + line if line else "", soft_wrap=True)
-
-
-def print_table(console: Console, table: Table) -> None:
-    """Print a table without the blanks that fill the cells of its last column."""
-    from rich.segment import Segment
-    from rich.text import Text
-
-    options = console.options.update(width=console.width)
-    for line in Segment.split_lines(console.render(table, options)):
-        text = Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+        write_as_it_is(console, with_place(f"logs: {header.log}", header.log), style="dim")
 
 
 def _submission_line(submission: SubmissionRow) -> str:
@@ -110,7 +85,7 @@ def _submission_line(submission: SubmissionRow) -> str:
         printable_name(submission.user),
     ]
     if submission.previous is not None:
-        parts.append(f"after {submission.previous}")
+        parts.append(f"the one before: {submission.previous}")
     return " · ".join(parts)
 
 
@@ -118,11 +93,11 @@ def _write_verdict(console: Console, evaluation: EvaluationRow, told: Sequence[s
     header, outcome = evaluation.header, evaluation.outcome
     line = outcome.status.value.upper()
     if evaluation.score is not None:
-        line += f"   score {_score_text(evaluation.score, published=header.protocol is Protocol.HOSTED)}"
+        line += f"   score {_score_text(evaluation.score, header.protocol)}"
     if evaluation.rank is not None:
         line += f"   {_rank_text(evaluation, evaluation.rank)}"
     write(console, line, style=STATUS_STYLE.get(outcome.status, "bold red"))
-    if evaluation.score is not None:
+    if outcome.status is Status.PASSED and any(case.samples is not None for case in evaluation.cases):
         for warning in warnings(outcome.state):
             if warning not in told:
                 write(console, f"warning: {printable(warning)}", style="yellow")
@@ -134,7 +109,8 @@ def _write_verdict(console: Console, evaluation: EvaluationRow, told: Sequence[s
         write(console, f"no score: {_which(unmeasured)} {took}", style="yellow")
     elif outcome.status is Status.PASSED and evaluation.rank is None:
         if outcome.rank_reason is not None:
-            write(console, f"not ranked: {_reason_text(outcome.rank_reason)}", style="yellow")
+            what = "no score" if outcome.rank_reason.code is ReasonCode.CASES_LEFT_OUT else "not ranked"
+            write(console, f"{what}: {_reason_text(outcome.rank_reason)}", style="yellow")
         elif header.mode is not Mode.LEADERBOARD:
             write(console, f"not ranked: {header.mode.value} mode only looks", style="yellow")
     if evaluation.score is not None and header.protocol is not Protocol.HOSTED:
@@ -142,10 +118,11 @@ def _write_verdict(console: Console, evaluation: EvaluationRow, told: Sequence[s
         words = _SCORE_WORDS[header.ranking_by.value].format(medians=counted(count, "benchmark median"))
         if evaluation.score.is_resolved:
             words += "; ± is half the 95 % interval"
+        if evaluation.standing is not None and evaluation.standing.submission_id != evaluation.submission_id:
+            words += "; the rank is that of the user's best file, which is another"
         write(console, f"score: {words}", style="dim")
-    for note in printed_notes(evaluation.cases):
-        # Never wrapped: a path is there to be copied.
-        console.print(printable_name(note), markup=False, soft_wrap=True)
+    for log, size in printed_logs(evaluation.cases).items():
+        write_as_it_is(console, with_place(printed_note(size, log), log))
 
 
 def _is_unmeasured(case: CaseResult) -> bool:
@@ -159,20 +136,20 @@ _SCORE_WORDS = {
 }
 
 
-def _score_text(score: Figure, *, published: bool) -> str:
+def _score_text(score: Figure, protocol: Protocol) -> str:
     """`51.2 ms ± 0.4 %`, or `51 ms (too noisy for an interval)`."""
-    time = format_time(score, published=published)
-    if published or score.is_resolved:
-        return f"{time} {format_spread(score, published=published)}".rstrip()
-    return f"{time} ({NOT_RESOLVED} for an interval)"
+    time, missing = format_time(score, protocol), without_interval(protocol)
+    if score.is_resolved or not missing:
+        return f"{time} {format_spread(score, protocol)}".rstrip()
+    return f"{time} ({missing} for an interval)"
 
 
 def _rank_text(evaluation: EvaluationRow, rank: Rank) -> str:
-    """`rank 2`; `your rank 1 by submission 7` for a submission by which its user does not stand in the ranking."""
+    """`rank 2`; `rank 1 stays with submission 7` for one by which its user does not stand in the ranking."""
     standing = evaluation.standing
     if standing is None or standing.submission_id == evaluation.submission_id:
         return f"rank {rank if standing is None else standing.rank}"
-    return f"your rank {standing.rank} by submission {standing.submission_id}"
+    return f"rank {standing.rank} stays with submission {standing.submission_id}"
 
 
 def _told_by_a_case(reason: Reason, cases: Iterable[CaseResult]) -> bool:
@@ -214,14 +191,6 @@ def _write_cases(console: Console, evaluation: EvaluationRow) -> None:
         write(console, f"{missing} of {counted(evaluation.header.cases_planned, 'case')} {verb}", style="yellow")
 
 
-def plain_table() -> Table:
-    """A table without frames, with a rule under its header, that uses only the width it needs."""
-    from rich import box
-    from rich.table import Table
-
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="")
-
-
 def _test_table(cases: Sequence[CaseResult]) -> Table:
     from rich.text import Text
 
@@ -252,18 +221,11 @@ def _write_failures(console: Console, evaluation: EvaluationRow) -> None:
         if reason is not None:
             alike = all(case.reason == reason for case in cases)
             place = "" if alike else f"{first.kind.value} {first.index}: "
-            if place or not _ends_with(first.traceback, reason.message):
+            if place or not ends_with(first.traceback, reason.message):
                 write(console, place + _reason_text(reason), indent=2)
-        if first.traceback.strip():
-            write(console, ending(first.traceback, TRACEBACK_LINES), style="dim", indent=2)
+        write_traceback(console, first.traceback)
     if len(groups) > FAILURES_SHOWN:
-        write(console, f"\n… {len(groups) - FAILURES_SHOWN} further kinds of failure; --json has them all")
-
-
-def _ends_with(traceback: str, message: str) -> bool:
-    """Whether a traceback's last line is the message, which then need not be told before it."""
-    lines = traceback.rstrip().splitlines()
-    return bool(lines) and lines[-1].strip() == message.strip()
+        write(console, f"\n… {counted(len(groups) - FAILURES_SHOWN, 'further kind')} of failure; --json has all")
 
 
 def shape(message: str) -> str:
@@ -302,4 +264,4 @@ def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
         write(console, printable(text), style="dim")
 
 
-__all__ = ["evaluation_document", "plain_table", "print_table", "render_evaluation", "shape", "write"]
+__all__ = ["evaluation_document", "render_evaluation", "shape"]

@@ -21,8 +21,8 @@ from harness.store import SubmissionRow, open_reader
 @click.option("--force", is_flag=True, help="Overwrite a file that holds something else.")
 @json_option
 def restore_command(name: str, target: Path | None, force: bool, as_json: bool) -> None:
-    """Write the code of submission ID back to a file, byte for byte. ID is its number, or a tag of yours that it alone
-    has (see `harness note`).
+    """Write the code of submission ID back to a file, byte for byte. ID is its number, or a tag of yours (see
+    `harness note`).
 
     \b
     harness restore 12

@@ -13,7 +13,7 @@ from harness.cli.common import WholeNumber, json_option, print_json, stdout_cons
 from harness.cli.evaluating import evaluation_for, evaluation_options, resolve, watch
 from harness.cli.log_folders import run_logs
 from harness.errors import ExitStatus, RequestError
-from harness.evaluation.printed import printed_notes
+from harness.evaluation.printed import printed_logs
 from harness.evaluation.record import Mode, Protocol, Status
 
 
@@ -42,7 +42,7 @@ def run_command(spec_words: tuple[str, ...], seed: int | None, as_json: bool, **
         run = watch(evaluation_for(request.plan, logs.folder))
         # The popcorn protocol does not tell what the submission printed from what the board's main did.
         silent = run.outcome.status is Status.PASSED and request.plan.protocol is Protocol.SEALED
-        logs.wanted = not silent or bool(printed_notes(run.cases))
+        logs.wanted = not silent or bool(printed_logs(run.cases))
     header = run.header if logs.wanted else replace(run.header, log="")
     row = EvaluationRow.unrecorded(header, run.outcome, run.cases)
     if as_json:

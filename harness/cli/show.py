@@ -12,7 +12,8 @@ from harness.cli.document import evaluation_document
 from harness.cli.formatting import format_moment, printable
 from harness.cli.lookup import named_submission
 from harness.cli.note import format_tags, note_document
-from harness.cli.report import render_evaluation, write
+from harness.cli.report import render_evaluation
+from harness.cli.writing import write
 from harness.store import SubmissionRow, open_reader
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 @click.option("--code/--no-code", default=True, help="Print the source too, after everything else.")
 @json_option
 def show_command(name: str, code: bool, as_json: bool) -> None:
-    """Show one submission: cases, messages, logs, techniques, notes, code. ID is its number, or a tag of yours that it
-    alone has (see `harness note`).
+    """Show one submission: cases, messages, logs, techniques, notes, code. ID is its number, or a tag of yours
+    (see `harness note`).
 
     \b
     harness show 12
@@ -87,7 +88,7 @@ def show_command(name: str, code: bool, as_json: bool) -> None:
 
 def _write_techniques(console: Console, techniques: Sequence[Finding]) -> None:
     """What the source does, each with the lines that say so."""
-    from harness.cli.report import plain_table, print_table
+    from harness.cli.writing import plain_table, print_table
     from harness.history.technique_rows import line_words, technique_name, value_words
 
     if not techniques:

@@ -29,7 +29,7 @@ _IN_ASCII = str.maketrans(
         **dict.fromkeys("…⋯", "..."),
         **dict.fromkeys("‘’", "'"),
         **dict.fromkeys("“”", '"'),
-        **dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)),
+        **dict(zip("▁▂▃▄▅▆▇█", "_.-:=+*#", strict=True)),
         **dict(zip("↑↓×µ≈", "^vxu~", strict=True)),
         "←": "<-",
         "→": "->",

@@ -18,7 +18,7 @@ from harness.comparing.building import build
 from harness.comparing.case_run import CaseRun
 from harness.comparing.contestants import Contestant
 from harness.comparing.crew import Crew
-from harness.comparing.record import CaseComparison, Name, PairedComparison
+from harness.comparing.record import CaseComparison, Fault, Name, PairedComparison
 from harness.errors import MachineError
 from harness.evaluation import machine
 from harness.evaluation.evaluate import check_runs_here
@@ -27,6 +27,7 @@ from harness.evaluation.plan import COMPILES, USES_TRITON, Plan
 from harness.evaluation.record import CaseKind, IsolationLevel, Mode, Progress, ReasonCode
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session, open_session
+from harness.evaluation.users_words import failure_in_the_users_words
 from harness.evaluation.workers import ForkServer
 from harness.sandbox import best_level, harden_supervisor
 
@@ -43,6 +44,8 @@ class Request:
     board: Board
     source_a: str
     source_b: str
+    names: tuple[str, str] = ("a.py", "b.py")
+    """What whoever reads the result calls the two files."""
     grid: GridName | None = None
     """None: the full grid on a CUDA device, else the CPU grid."""
     only: tuple[int, ...] = ()
@@ -118,9 +121,18 @@ class Comparing:
         """One case, once more in a worker each where the device's memory does not hold all of them."""
         run = CaseRun(self._request, reference, self._seeds, twin, index, spec, cuda=self._cuda)
         case = run.run(crew)
-        if crew.processes == 1 or case.fault is None or case.fault.reason.code is not ReasonCode.OUT_OF_MEMORY:
-            return case
-        return run.run(crew.of_one_each())
+        if crew.processes > 1 and case.fault is not None and case.fault.reason.code is ReasonCode.OUT_OF_MEMORY:
+            case = run.run(crew.of_one_each())
+        return replace(case, fault=case.fault and self._in_the_users_words(case.fault))
+
+    def _in_the_users_words(self, fault: Fault) -> Fault:
+        if fault.name is None:
+            return fault
+        file_name = self._request.names[fault.name is Name.B]
+        reason, traceback = failure_in_the_users_words(
+            fault.reason, fault.traceback, self._request.board, file_name, cuda=self._cuda
+        )
+        return replace(fault, reason=reason, traceback=traceback)
 
     def _build(self, reference: Reference, *hosts: Host) -> Iterator[Progress]:
         """So that no shape is compiled in every worker anew."""

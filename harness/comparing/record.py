@@ -10,7 +10,7 @@ from harness.boards.board import GridName, RankBy, Spec
 from harness.evaluation.record import Device, IsolationLevel, Protocol, Reason, Status
 from harness.measure.comparison import Judgement, Unit, Verdict, judge, judge_all
 from harness.measure.ranking import RankClass
-from harness.measure.statistics import Figure, median, median_interval
+from harness.measure.statistics import Figure, cost_of_no_op, median, median_interval
 
 Readings = tuple[int, int, int, int]
 """Four readings of the supervisor's clock in ns, in the order taken: A B on one input, B A on the next."""
@@ -29,6 +29,10 @@ class Fault:
     status: Status
     reason: Reason
     traceback: str = ""
+
+    @property
+    def whose(self) -> str:
+        return "harness" if self.name is None else self.name.value
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,8 @@ class PairedComparison:
 
 
 def units(readings: tuple[Readings, ...] | list[Readings], overhead_ns: tuple[int, ...] | list[int]) -> list[Unit]:
-    """The units of raw readings, less the median no-op call."""
-    overhead = median(overhead_ns) if overhead_ns else 0.0
+    """The units of raw readings, less what a no-op call costs."""
+    overhead = cost_of_no_op(overhead_ns)
     return [
         Unit(a1_ns=a1 - overhead, b1_ns=b1 - overhead, b2_ns=b2 - overhead, a2_ns=a2 - overhead)
         for a1, b1, b2, a2 in readings

@@ -39,7 +39,9 @@ SLOW_FIRST_CALL_S = 3.0
 LONG_CALL_NS = 100_000_000
 """A case is measured in one process where the first call takes longer than the one, because something compiles in it
 and nothing was kept of the build, or a call longer than the other: beside that a launch costs nothing, and several
-processes much time and memory."""
+processes much time and memory. Which one is drawn, so that none that finds itself quick can choose to be it."""
+JOINING_S = 10.0
+"""No further worker joins when the first calls of those that did have taken so long."""
 TIMED_CALL_SLOWDOWN = 50.0
 TIMED_CALL_LEAST_S = 10.0
 
@@ -55,19 +57,28 @@ class CaseContext:
     peaks: Peaks | None
     stopping: StoppingRule
     call_timeout_s: float
+    deadline: float
+    """Of the phase, on the monotonic clock."""
     twins: Sequence[Twin]
-    """What the clock's own cost is measured on, as many as a crew has workers; none where no benchmark runs."""
+    """What the clock's own cost is measured on, by turns; none where no benchmark runs."""
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a call may take from now on."""
+        return min(self.call_timeout_s, max(1.0, self.deadline - time.monotonic()))
 
 
-def run_case(context: CaseContext, crew: Sequence[Session], planned: PlannedCase) -> CaseResult:
-    """Run one case in these workers, a test in the first of them, to its record, which keeps what was measured before
-    a failure.
+def run_case(
+    context: CaseContext, crew: Sequence[Session], planned: PlannedCase, attempt: int = 0
+) -> tuple[CaseResult, Session]:
+    """Run one case in these workers, a test in the first of them: its record, which keeps what was measured before a
+    failure, and the worker that was last in use. Another attempt has other inputs.
 
     Never raises for what the submission does; the board's faults and the user's interrupt pass through. Look
     afterwards which workers are alive.
     """
     started = time.perf_counter()
-    run: CaseRun = (Test if planned.kind is CaseKind.TEST else Benchmark)(context, crew, planned)
+    run: CaseRun = (Test if planned.kind is CaseKind.TEST else Benchmark)(context, crew, planned, attempt)
     try:
         run.run()
     except WorkerFault as fault:
@@ -79,17 +90,17 @@ def run_case(context: CaseContext, crew: Sequence[Session], planned: PlannedCase
     finally:
         if run.session.cuda:
             torch.cuda.empty_cache()
-    return replace(run.result, seconds=time.perf_counter() - started)
+    return replace(run.result, seconds=time.perf_counter() - started), run.session
 
 
 class CaseRun:
     """One case being run; `result` is its record so far, `session` the worker in use."""
 
-    def __init__(self, context: CaseContext, crew: Sequence[Session], planned: PlannedCase) -> None:
-        self.context, self.crew, self.planned = context, list(crew), planned
+    def __init__(self, context: CaseContext, crew: Sequence[Session], planned: PlannedCase, attempt: int) -> None:
+        self.context, self.crew, self.planned, self.attempt = context, list(crew), planned, attempt
         self.session = self.crew[0]
         self.result = CaseResult(planned.kind, planned.index, planned.spec, Status.PASSED)
-        self.choice = context.seeds.random("place", planned.kind, planned.index)
+        self.choice = context.seeds.random("place", planned.kind, planned.index, attempt)
 
     def run(self) -> None:
         raise NotImplementedError
@@ -98,7 +109,7 @@ class CaseRun:
         """The untimed call: its output's form, and the output."""
         context = self.context
         packed = pack_input(data, context.board)
-        return self.session.call(packed, self.choice, context.call_timeout_s, lambda: context.expected.answer(data))
+        return self.session.call(packed, self.choice, context.timeout_s, lambda: context.expected.answer(data))
 
 
 def own_out_of_memory(error: BaseException, spec: Spec) -> Reason:
@@ -153,9 +164,9 @@ class Benchmark(CaseRun):
     """A first untimed call in each worker, then timed calls by turns on inputs never seen before, every output
     checked."""
 
-    def __init__(self, context: CaseContext, crew: Sequence[Session], planned: PlannedCase) -> None:
-        super().__init__(context, crew, planned)
-        self._fully_checked = fully_checked(context.seeds.random("full", planned.index))
+    def __init__(self, context: CaseContext, crew: Sequence[Session], planned: PlannedCase, attempt: int) -> None:
+        super().__init__(context, crew, planned, attempt)
+        self._fully_checked = fully_checked(context.seeds.random("full", planned.index, attempt))
         self._wall: list[int] = []
         self._lags: list[int] = []
         self._overhead: list[int] = []
@@ -173,7 +184,7 @@ class Benchmark(CaseRun):
         note = self._check_fully(data, output)
         context.expected.check_form(data, output)
         output = None  # its memory is needed for the next
-        timeout_s = min(context.call_timeout_s, max(TIMED_CALL_LEAST_S, TIMED_CALL_SLOWDOWN * first_call_s))
+        timeout_s = min(context.timeout_s, max(TIMED_CALL_LEAST_S, TIMED_CALL_SLOWDOWN * first_call_s))
         began = time.perf_counter()
         data = self._warm_up(data, form, timeout_s, first_call_s)
         stop = self._sample(data, form, timeout_s, began)
@@ -183,13 +194,24 @@ class Benchmark(CaseRun):
         """Calls that do not count, and who takes part; the input of the last."""
         call = -TIMED_WARMUPS - len(self.crew)
         data, reading = self._timed(data, form, timeout_s, call)
+        first, joining = self.crew[0], self.crew[1:]
         if first_call_s > SLOW_FIRST_CALL_S or reading.wall_ns > LONG_CALL_NS:
-            del self.crew[1:]
-        for session in self.crew[1:]:
+            drawn = self.context.seeds.random("alone", self.planned.index, self.attempt).choice(self.crew)
+            joining = [drawn] if drawn is not first else []
+            self.crew = []
+        else:
+            self.crew = [first]
+        until = time.monotonic() + JOINING_S
+        for session in joining:
+            if self.crew and time.monotonic() > until:
+                break
             call += 1
             self._join(session, data, form, call)
             data, _ = self._timed(data, form, timeout_s, call)
+            self.crew.append(session)
+        self.crew = self.crew or [first]
         if len(self.crew) < TIMED_WARMUPS:
+            self.session = self.crew[0]
             data, _ = self._timed(data, form, timeout_s, -1)
         return data
 
@@ -202,7 +224,8 @@ class Benchmark(CaseRun):
         self._check(data, output, call)
 
     def _seed(self, *use: str | int) -> int:
-        return self.context.seeds.derive(self.planned.kind, self.planned.index, *use)
+        again = (f"attempt {self.attempt}",) if self.attempt else ()
+        return self.context.seeds.derive(self.planned.kind, self.planned.index, *use, *again)
 
     def _timed(self, data: Any, form: OutputForm, timeout_s: float, call: int) -> tuple[Any, TimedCall]:
         """A timed call on a fresh input, its output checked; that input and the reading."""
@@ -227,7 +250,7 @@ class Benchmark(CaseRun):
         self._wall.append(reading.wall_ns)
         overhead_ns = 0
         if self.context.twins:
-            twin = self.context.twins[len(self._overhead) % len(self.crew)]
+            twin = self.context.twins[len(self._overhead) % len(self.context.twins)]
             overhead_ns, twin_lag_ns = twin.costs_ns(form)
             # Where a call synchronises, its host only then queues the copy: `Capture` alone bounds that lag.
             if not (self.session.cuda and reading.held):

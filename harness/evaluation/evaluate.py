@@ -22,6 +22,7 @@ from harness.evaluation.cases import CaseContext, pack_input, run_case
 from harness.evaluation.crew import Crew, crew_size
 from harness.evaluation.expected import Expected
 from harness.evaluation.host import Host
+from harness.evaluation.left_out import left_out
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
 from harness.evaluation.record import (
     CaseKind,
@@ -133,7 +134,9 @@ class Evaluation:
             if COMPILES.search(self._plan.source) and self._any(CaseKind.BENCHMARK):
                 yield Progress("build: every shape once, on throw-away inputs", 0, len(self._cases))
                 with self._phases.spent("build"):
-                    self._build(host)
+                    trouble = self._build(host)
+                if trouble:
+                    yield Notice(trouble)
             for kind in CaseKind:
                 yield from self._phase(host, kind)
             yield from map(Notice, self._watch.look("after"))  # while the device is warm
@@ -142,8 +145,9 @@ class Evaluation:
     def _any(self, kind: CaseKind) -> bool:
         return any(case.kind is kind for case in self._cases)
 
-    def _build(self, host: Host) -> None:
-        """Fill the compilers' caches. Its failures are not told: the phase that counts meets them again."""
+    def _build(self, host: Host) -> str:
+        """Fill the compilers' caches; why they were not kept, where they were not. Failures of the submission are not
+        told: the phase that counts meets them again."""
         session = open_session(host, "build", cuda=self._cuda)
         folder = session.folder
         try:
@@ -158,7 +162,7 @@ class Evaluation:
             pass
         finally:
             session.close()
-        host.keep_caches(folder)
+        return host.keep_caches(folder)
 
     def _build_shape(self, session: Session, case: PlannedCase) -> None:
         data = self._reference.generate(case.spec, self._seeds.derive("build", case.kind, case.index))
@@ -185,15 +189,16 @@ class Evaluation:
                         f"{kind} {case.index}: {format_spec(case.spec)}", len(self._results), len(self._cases)
                     )
                     try:
-                        sessions = crew.ready(self._call_timeout_s(kind))
+                        left = max(1.0, deadline - time.monotonic())
+                        sessions = crew.ready(min(self._call_timeout_s(kind), left))
                     except WorkerFault as fault:
                         yield from self._all_fail(cases, case, fault, crew)
                         return
                     if time.monotonic() > deadline:
                         result = self._out_of_time(case, kind)
                     else:
-                        result = self._run(crew, sessions, case, self._context(kind, deadline))
-                        result = self._in_the_users_words(result, crew)
+                        result, used = self._run(crew, sessions, case, self._context(kind, deadline))
+                        result = self._in_the_users_words(result, crew, used)
                     self._results.append(result)
                     yield result
                     if self._plan.fail_fast and result.status is not Status.PASSED:
@@ -201,18 +206,21 @@ class Evaluation:
             finally:
                 crew.close()
 
-    def _run(self, crew: Crew, sessions: list[Session], case: PlannedCase, context: CaseContext) -> CaseResult:
-        """Run a case, and where there is not the memory for a whole crew, once more in a single worker."""
-        result = run_case(context, sessions, case)
+    def _run(
+        self, crew: Crew, sessions: list[Session], case: PlannedCase, context: CaseContext
+    ) -> tuple[CaseResult, Session | None]:
+        """Run a case, and where there is not the memory for a whole crew, once more in a single worker. Its record,
+        and the worker that was last in use."""
+        result, used = run_case(context, sessions, case)
         if crew.size == 1 or result.reason is None or result.reason.code is not ReasonCode.OUT_OF_MEMORY:
-            return result
+            return result, used
         crew.reduce_to_one()
         try:
-            result = run_case(context, crew.ready(self._call_timeout_s(case.kind)), case)
+            result, used = run_case(context, crew.ready(context.timeout_s), case, attempt=1)
         except WorkerFault as fault:
-            return failed(case, fault)
+            return failed(case, fault), None
         note = f"measured in one process from here on: there is no memory for {len(sessions)}"
-        return replace(result, notes=(*result.notes, note))
+        return replace(result, notes=(*result.notes, note)), used
 
     def _all_fail(
         self, cases: list[PlannedCase], first: PlannedCase, fault: WorkerFault, crew: Crew
@@ -223,8 +231,8 @@ class Evaluation:
             self._results.append(result)
             yield result
 
-    def _in_the_users_words(self, result: CaseResult, crew: Crew) -> CaseResult:
-        printed, log = crew.printed()
+    def _in_the_users_words(self, result: CaseResult, crew: Crew, used: Session | None = None) -> CaseResult:
+        printed, log = crew.printed(used if result.status is not Status.PASSED else None)
         board, file_name = self._plan.board, self._plan.file_name
         return in_the_users_words(result, board, file_name, cuda=self._cuda, printed=printed, log=log)
 
@@ -233,7 +241,6 @@ class Evaluation:
         return CaseResult(case.kind, case.index, case.spec, Status.TIMEOUT, Reason(ReasonCode.TIMEOUT, text))
 
     def _context(self, kind: CaseKind, deadline: float) -> CaseContext:
-        left = max(1.0, deadline - time.monotonic())
         return CaseContext(
             board=self._plan.board,
             reference=self._reference,
@@ -241,7 +248,8 @@ class Evaluation:
             seeds=self._seeds,
             peaks=peaks_for(self._device.name),
             stopping=StoppingRule(budget_s=CASE_BUDGET_S[self._device.kind]),
-            call_timeout_s=min(self._call_timeout_s(kind), left),
+            call_timeout_s=self._call_timeout_s(kind),
+            deadline=deadline,
             twins=self._twins,
         )
 
@@ -275,13 +283,14 @@ class Evaluation:
         )
 
     def _rank_reason(self, status: Status) -> Reason | None:
-        """Why a passed evaluation takes no part in the ranking."""
-        if status is not Status.PASSED or self._plan.mode is not Mode.LEADERBOARD:
+        """Why a passed evaluation takes no part in the ranking, or has no score."""
+        if status is not Status.PASSED or self._plan.mode is Mode.TEST:
             return None
+        part = left_out(self._plan, self._grid)
+        if part is not None or self._plan.mode is not Mode.LEADERBOARD:
+            return part
         if self._interpreted:
             return Reason(ReasonCode.INTERPRETED, "run by Triton's interpreter on a CPU: checked, never ranked")
-        if self._plan.only or self._plan.spec is not None:
-            return Reason(ReasonCode.CASES_LEFT_OUT, "only a part of the grid was run")
         score = score_of_cases(self._plan.board.ranking_by, self._results)
         if score is not None and not score.is_resolved:
             text = "the times vary so much that they are not told from those of a call of nothing; "

@@ -7,7 +7,6 @@ leaves are copied into later folders, so that nothing written in a phase that sa
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from harness.sandbox import Bind, clean_environment, default_plan
 from harness.sandbox.plan import MOUNT_LEVELS
 from harness.scratch import PASSABLE, Scratch
 from harness.store.location import home as store_home
+from harness.trees import Bounds, TooMuchError, copy_tree, remove_tree
 
 CODE, CACHE, HOME = "code", "cache", "home"
 """In a worker's folder: the submission and support files (read-only), compiler caches, its home."""
@@ -35,7 +35,9 @@ CACHE_VARIABLES = {
 }
 CACHE_INSIDE = Path("/cache")
 MEMORY_SHARE = 0.8
-"""How much of the machine's memory a worker may take before it is stopped."""
+"""How much of the machine's memory the workers of a submission may take before one is stopped."""
+KEPT = Bounds(size_bytes=1 << 30, entries=50_000)
+"""What the caches of the build phase may hold, as each later worker gets a copy of it."""
 
 HIDDEN_FILES = ("reference.py", "eval.py", "lint.py")
 
@@ -82,6 +84,7 @@ class Host:
         self._server, self._owns_server = server, server is None
         self._caches: Path | None = None
         self._count = 0
+        self._started: list[tuple[WorkerProcess, Path]] = []
         logs.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Host:
@@ -94,16 +97,19 @@ class Host:
             self._server.close()
         self._scratch.remove()
 
-    def start(self, phase: str, *, with_submission: bool = True) -> tuple[WorkerProcess, Path]:
-        """A worker in a fresh folder; its output goes to `<logs>/<n>-<phase>.log`."""
+    def start(self, phase: str, *, with_submission: bool = True, sharers: int = 1) -> tuple[WorkerProcess, Path]:
+        """A worker in a fresh folder, one of `sharers` that live together and share the memory a submission may take;
+        its output goes to `<logs>/<n>-<phase>.log`. The folders of those that have ended go, so that what each may
+        write to the disk does not add up."""
         assert self._server is not None
+        self._remove_ended()
         self._count += 1
         folder = self._root / f"{self._count}-{phase}"
         code, cache, home = folder / CODE, folder / CACHE, folder / HOME
         for made in (folder, code, home):
             made.mkdir(mode=0o755)
         if self._caches is not None:
-            shutil.copytree(self._caches, cache, symlinks=True)
+            copy_tree(self._caches, cache, KEPT)
         else:
             cache.mkdir()
         if with_submission:
@@ -121,12 +127,21 @@ class Host:
             writable=[] if shown is CACHE_INSIDE else [cache],
             binds=[Bind(str(cache), str(shown), writable=True)] if shown is CACHE_INSIDE else [],
             hidden=[store_home(), self.board.folder],
-            memory_bytes=int(psutil.virtual_memory().total * MEMORY_SHARE),
+            memory_bytes=int(psutil.virtual_memory().total * MEMORY_SHARE) // sharers,
         )
         environment = {**server_environment(), **self._environment(shown)}
         if self.isolation is IsolationLevel.BUBBLEWRAP:
-            return start_under_bubblewrap(environment, log, sandbox), folder
-        return self._server.spawn(home, environment, log, sandbox), folder
+            worker = start_under_bubblewrap(environment, log, sandbox)
+        else:
+            worker = self._server.spawn(home, environment, log, sandbox)
+        self._started.append((worker, folder))
+        return worker, folder
+
+    def _remove_ended(self) -> None:
+        for worker, folder in self._started:
+            if not worker.alive:
+                remove_tree(folder)
+        self._started = [each for each in self._started if each[0].alive]
 
     def wait_ready(self) -> None:
         """Wait until the fork server can fork, which is when it has imported torch."""
@@ -134,12 +149,17 @@ class Host:
         if self.isolation is not IsolationLevel.BUBBLEWRAP:
             self._server.wait_ready()
 
-    def keep_caches(self, folder: Path) -> None:
-        """Let later workers begin with copies of the caches in this folder, whose worker has ended."""
-        kept = self._root / "kept"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(folder / CACHE, kept, symlinks=True)
+    def keep_caches(self, folder: Path) -> str:
+        """Let later workers begin with copies of the caches in this folder, whose worker has ended. Where they hold too
+        much to be copied, later workers begin with none: why, in a line for the user, else nothing."""
+        self._caches = None
+        kept = self._root / f"kept-{self._count}"
+        try:
+            copy_tree(folder / CACHE, kept, KEPT)
+        except TooMuchError as error:
+            return f"the compilers' caches are not kept, so that each worker compiles anew: they hold {error}"
         self._caches = kept
+        return ""
 
     def _environment(self, cache: Path) -> Mapping[str, str]:
         environment = {name: str(cache / sub) for name, sub in CACHE_VARIABLES.items()}

@@ -21,12 +21,12 @@ def is_printed_note(note: str) -> bool:
     return _NOTE.fullmatch(note) is not None
 
 
-def printed_notes(cases: Iterable[CaseResult]) -> list[str]:
-    """One note a log, over all cases whose output went there."""
+def printed_logs(cases: Iterable[CaseResult]) -> dict[str, int]:
+    """How many bytes went to each log, over all cases."""
     sizes: dict[str, int] = {}
     for case in cases:
         for note in case.notes:
             if found := _NOTE.fullmatch(note):
                 log = found.group(2)
                 sizes[log] = sizes.get(log, 0) + int(found.group(1).replace(",", ""))
-    return [printed_note(size, log) for log, size in sizes.items()]
+    return sizes

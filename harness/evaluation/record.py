@@ -63,7 +63,7 @@ class ReasonCode(StrEnum):
     UNSEALED_PROTOCOL = "unsealed_protocol"
     INTERPRETED = "interpreted"
     NOT_ISOLATED = "not_isolated"
-    CASES_LEFT_OUT = "cases_left_out"  # --case or --fail-fast
+    CASES_LEFT_OUT = "cases_left_out"  # --case: see harness.evaluation.left_out
     TOO_NOISY = "too_noisy"  # the score's interval reaches zero
     IMPORTED = "imported"  # see Protocol.HOSTED
     INTERRUPTED = "interrupted"

@@ -100,6 +100,7 @@ class Session:
             form = replace(form, answer=map_tensors(lambda tensor: tensor.to("meta"), boards_answer()))
         output = rebuild(form, self.slots.snapshot(places), self._board.settings)
         self._check_inputs(placed)
+        self.worker.watch()
         return form, output
 
     def timed(self, packed: Packed, form: OutputForm, choice: random.Random, timeout_s: float) -> tuple[TimedCall, Any]:
@@ -131,6 +132,7 @@ class Session:
             raise broken("the output's dtype or shape differs from the one returned before for the same shape")
         output = rebuild(replace(now, answer=form.answer), storages, self._board.settings)
         self._check_inputs(placed)
+        self.worker.watch()  # which takes too long for the clock's own spin
         return charged, output
 
     def noop(self, timeout_s: float = 30.0) -> int:
@@ -165,8 +167,11 @@ def open_session(host: Host, phase: str, *, cuda: bool, with_submission: bool = 
     return open_sessions(host, phase, 1, cuda=cuda, with_submission=with_submission)[0]
 
 
-def open_sessions(host: Host, phase: str, count: int, *, cuda: bool, with_submission: bool = True) -> list[Session]:
-    """So many of `open_session`, whose workers get ready side by side: a CUDA context alone takes half a second."""
+def open_sessions(
+    host: Host, phase: str, count: int, *, cuda: bool, with_submission: bool = True, sharers: int = 1
+) -> list[Session]:
+    """So many of `open_session`, of `sharers` that live together, whose workers get ready side by side: a CUDA context
+    alone takes half a second."""
     # Started from this thread: a worker may end with the thread that started it.
     started: list[tuple[WorkerProcess, Path]] = []
 
@@ -178,13 +183,17 @@ def open_sessions(host: Host, phase: str, count: int, *, cuda: bool, with_submis
 
     try:
         for _ in range(count):
-            started.append(host.start(phase, with_submission=with_submission))
+            started.append(host.start(phase, with_submission=with_submission, sharers=sharers))
         if count == 1:
             sessions = [session(started[0])]
         else:
             with ThreadPoolExecutor(count) as pool:
                 sessions = list(pool.map(session, started))
-        return [each or Session(host, phase, cuda=cuda, with_submission=with_submission) for each in sessions]
+        for i, each in enumerate(sessions):
+            if each is None:
+                again = host.start(phase, with_submission=with_submission, sharers=sharers)
+                sessions[i] = Session(host, phase, cuda=cuda, with_submission=with_submission, started=again)
+        return [each for each in sessions if each is not None]
     except BaseException as error:
         for worker, _ in started:
             worker.kill()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
+from harness.errors import MachineError
 from harness.evaluation.capture import lag_ns
 from harness.evaluation.contract import OutputForm
 from harness.evaluation.host import Host
@@ -54,6 +55,11 @@ class Twin:
 
 
 def open_twins(host: Host, count: int, *, cuda: bool) -> list[Twin]:
-    """So many twins. Raises MachineError where they don't come up."""
-    sessions = open_sessions(host, "twin", count, cuda=cuda, with_submission=False)
+    """So many twins, or one where there is no room for them. Raises MachineError where that doesn't come up either."""
+    try:
+        sessions = open_sessions(host, "twin", count, cuda=cuda, with_submission=False)
+    except MachineError:
+        if count == 1:
+            raise
+        sessions = open_sessions(host, "twin", 1, cuda=cuda, with_submission=False)
     return [Twin(host, session, cuda=cuda) for session in sessions]

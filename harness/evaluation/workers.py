@@ -20,6 +20,7 @@ from typing import Any
 from harness.errors import MachineError
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.sandbox import (
+    FolderWatcher,
     FreezeError,
     Freezer,
     MemoryWatcher,
@@ -28,6 +29,7 @@ from harness.sandbox import (
     bwrap_argv,
     kill_tree,
 )
+from harness.trees import remove_tree
 from harness.wire.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, Message, channel_pair
 from harness.worker import START_FAILED
 
@@ -190,6 +192,9 @@ class WorkerProcess:
         self._uid = sandbox.uid
         limit = sandbox.memory_bytes
         self._memory = None if limit is None else MemoryWatcher(pid, limit, uid=sandbox.uid)
+        self._folders = tuple(map(Path, sandbox.writable_folders))
+        limit = sandbox.disk_bytes
+        self._disk = None if limit is None else FolderWatcher(pid, self._folders, limit, uid=sandbox.uid)
         self._freezer = Freezer(pid)
 
     def ask(self, message: Message, fds: Sequence[int] = (), *, timeout_s: float) -> Message:
@@ -200,6 +205,7 @@ class WorkerProcess:
         """Send a request, for which a frozen worker is let go. Raises WorkerFault, also where it was not at rest."""
         if self._freezer.frozen:
             self.freeze()
+        self._watch_disk()  # what the last request left: its answer may have come at once
         self._freezer.thaw()
         try:
             self.channel.send(message, fds)
@@ -233,6 +239,15 @@ class WorkerProcess:
         if excess is not None:
             self.kill()
             raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUT_OF_MEMORY, f"it {excess}, and was stopped"))
+        self._watch_disk()
+
+    def _watch_disk(self) -> None:
+        excess = self._disk.check() if self._disk is not None else None
+        if excess is not None:
+            self.kill()
+            for folder in self._folders:  # now: the disk may be full, and the store lie on it
+                remove_tree(folder)
+            raise WorkerFault(Status.ERROR, Reason(ReasonCode.OUTPUT_LIMIT, f"it {excess} and was stopped"))
 
     def stop(self) -> None:
         """Signal everything of the worker to stop, without waiting for it; `freeze` waits."""

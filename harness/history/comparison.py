@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.boards.board import Spec, format_spec
-from harness.evaluation.record import CaseKind, CaseResult, Status
+from harness.evaluation.record import CaseKind, CaseResult, Mode, Protocol, Status
 from harness.measure.comparison import Verdict
 from harness.measure.ranking import RankClass
 from harness.measure.statistics import Figure, Interval, case_figure, ratio
@@ -19,13 +20,13 @@ SAME_WITHIN = 0.02
 @dataclass(frozen=True)
 class Change:
     """From one time to another. `ratio` is new over old, so below one is faster; its interval is None where either
-    time has none."""
+    time has none. `verdict` is None for times that were published, which have no samples to judge by."""
 
     old: Figure
     new: Figure
     ratio: float
     ratio_interval: Interval | None
-    verdict: Verdict
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,16 @@ class CaseChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`refusal` says why the figures are not compared; then there are no cases and no score. `sessions_differ` when
-    the samples come from two sessions, whose noise no interval holds."""
+    """`refusal` says why the figures are not compared; then there are no cases and no score. `offers_measuring` where
+    measuring both by turns would tell more: of samples from two sessions, whose noise no interval holds, and of times
+    without samples."""
 
     refusal: str = ""
     cases: tuple[CaseChange, ...] = ()
     score: Change | None = None
     notes: tuple[str, ...] = ()
-    sessions_differ: bool = False
+    offers_measuring: bool = False
+    protocol: Protocol | None = None
 
 
 def compare(old: EvaluationRow, new: EvaluationRow, old_board: str, new_board: str) -> Comparison:
@@ -65,23 +68,29 @@ def compare(old: EvaluationRow, new: EvaluationRow, old_board: str, new_board: s
         return Comparison(refusal=refusal)
     delta = new_class.delta
     cases = tuple(_case_change(before, after, delta) for before, after in _pairs(old.cases, new.cases))
-    score = change(old.score, new.score, delta) if old.score is not None and new.score is not None else None
+    protocol = new_class.protocol
+    published = protocol is Protocol.HOSTED
+    score = None
+    if old.score is not None and new.score is not None:
+        score = _published_change(old.score, new.score) if published else change(old.score, new.score, delta)
     notes = []
     if score is not None and old_class.benchmarks != new_class.benchmarks:
         score = None
-        notes.append(
-            "The board's benchmarks changed in between: only cases that both ran are compared, not the scores."
-        )
+        notes.append(f"{_why_other_cases(old, new)}: only cases that both ran are compared, not the scores.")
     changes = [score, *(case.change for case in cases)]
     sessions_differ = (old.id != new.id or old.id is None) and any(each is not None for each in changes)
-    if sessions_differ:
+    if sessions_differ and published:
+        notes.append(
+            "Both are claims of the file that they were imported from, without samples, so there is no verdict."
+        )
+    elif sessions_differ:
         notes.append(
             "The samples come from different sessions. Their intervals do not hold the noise between runs, so a "
             f"difference of less than {100 * delta:.2g} % is not called one."
         )
     if old_class.isolation != new_class.isolation:
         notes.append(f"The isolation differs: {old_class.isolation.value}, then {new_class.isolation.value}.")
-    return Comparison(cases=cases, score=score, notes=tuple(notes), sessions_differ=sessions_differ)
+    return Comparison("", cases, score, tuple(notes), offers_measuring=sessions_differ, protocol=protocol)
 
 
 def change(old: Figure, new: Figure, delta: float) -> Change:
@@ -92,6 +101,10 @@ def change(old: Figure, new: Figure, delta: float) -> Change:
     """
     value, interval = ratio(new, old)
     return Change(old, new, value, interval, _verdict(interval, delta))
+
+
+def _published_change(old: Figure, new: Figure) -> Change:
+    return Change(old, new, new.value_ns / old.value_ns, None, None)
 
 
 def _verdict(interval: Interval | None, delta: float) -> Verdict:
@@ -119,8 +132,21 @@ def _refusal(old: RankClass, new: RankClass) -> str:
     return f"the times are not comparable: another {', '.join(differing)}" if differing else ""
 
 
+def _why_other_cases(old: EvaluationRow, new: EvaluationRow) -> str:
+    """Why the cases of two evaluations that have scores are not the same. A ranked run is of all cases of its board;
+    one of mode `benchmark` may be of some, in records that an earlier harness made."""
+    ran = {
+        name: Counter(_key(case.spec) for case in row.cases if case.kind is CaseKind.BENCHMARK)
+        for name, row in (("old", old), ("new", new))
+    }
+    for part, whole, row in (("old", "new", old), ("new", "old", new)):
+        if row.header.mode is not Mode.LEADERBOARD and ran[part] < ran[whole]:
+            return f"{part} ran only {ran[part].total()} of the {ran[whole].total()} cases of {whole}"
+    return "The board's benchmarks changed in between"
+
+
 def _pairs(old: Sequence[CaseResult], new: Sequence[CaseResult]) -> list[tuple[CaseResult | None, CaseResult | None]]:
-    """Benchmark cases of equal spec but for the seed, in the new order, then those that only the old one has."""
+    """Benchmark cases of equal spec but for the seed, in the order of their indices; of two the new one counts."""
     unmatched: dict[str, list[CaseResult]] = {}
     for case in old:
         if case.kind is CaseKind.BENCHMARK:
@@ -131,7 +157,14 @@ def _pairs(old: Sequence[CaseResult], new: Sequence[CaseResult]) -> list[tuple[C
             same = unmatched.get(_key(case.spec))
             pairs.append((same.pop(0) if same else None, case))
     pairs += [(case, None) for cases in unmatched.values() for case in cases]
-    return pairs
+    return sorted(pairs, key=_index)
+
+
+def _index(pair: tuple[CaseResult | None, CaseResult | None]) -> int:
+    old, new = pair
+    one = new if new is not None else old
+    assert one is not None
+    return one.index
 
 
 def _key(spec: Spec) -> str:

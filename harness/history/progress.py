@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.evaluation.record import Protocol
+from harness.evaluation.record import Mode, Protocol
 from harness.history.comparison import change
 from harness.measure.comparison import Verdict
 from harness.measure.ranking import Rank, rank_in, why_unranked
@@ -61,9 +61,15 @@ def may_be_best(row: HistoryRow) -> bool:
 
 
 def like_the_newest(newest_first: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """The rows with a score that the newest one's may be compared with, e.g. to be drawn as one trend."""
+    """The rows with a score that the newest one's may be compared with, e.g. to be drawn as one trend.
+
+    The newest one of a whole grid, where that is known of one: a ranked run always is of all cases, whereas records of
+    mode `benchmark` that an earlier harness made may have the score of a part.
+    """
     scored = [row for row in newest_first if row.comparable is not None]
-    return [row for row in scored if row.comparable == scored[0].comparable]
+    whole = {row.comparable for row in scored if row.mode is Mode.LEADERBOARD}
+    newest = next((row for row in scored if row.comparable in whole), scored[0] if scored else None)
+    return [row for row in scored if newest is not None and row.comparable == newest.comparable]
 
 
 def best_run(rows: Iterable[HistoryRow]) -> HistoryRow | None:

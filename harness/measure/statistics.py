@@ -15,6 +15,9 @@ from harness.evaluation.record import Samples
 
 TAIL_ODDS = 40
 """One in 40 is left to each tail, so intervals cover with 95 %."""
+MOST_OVER_LEAST = 1.5
+"""Undisturbed no-op calls vary by less, on CPUs as on GPUs."""
+FEWEST_OF_A_WORKER = 3
 FEWEST_FOR_INTERVAL = 6
 """With five samples even the whole range covers the median with probability 0.9375 only."""
 
@@ -84,29 +87,30 @@ def _order_statistic(count: int) -> int:
 
 
 def level(values: Sequence[float], workers: int) -> float:
-    """The mean of the medians that each of `workers` processes found, value i being of process i mod `workers`.
+    """The mean of the medians that each of `workers` processes found, value i being of process i mod `workers`; the
+    median of all values where some process has fewer than FEWEST_OF_A_WORKER.
 
     Processes fall into kinds that differ by more than what one of them measures varies, so the median of all values
-    would be that of the kind that has the majority.
+    would be that of the kind that has the majority. A median of one or two values is no shelter from a disturbed one.
     """
     medians = medians_of_workers(values, workers)
-    return math.fsum(medians) / len(medians)
+    return math.fsum(medians) / len(medians) if medians else median(values)
 
 
 def medians_of_workers(values: Sequence[float], workers: int) -> list[float]:
-    """The median of each process that has a value."""
-    return [median(values[worker::workers]) for worker in range(min(workers, len(values)))]
+    """The median of each of several processes; empty where one of them has too few values, and for a single process."""
+    if workers == 1 or len(values) < FEWEST_OF_A_WORKER * workers:
+        return []
+    return [median(values[worker::workers]) for worker in range(workers)]
 
 
 def level_interval(values: Sequence[float], workers: int) -> Interval | None:
-    """The 95 % interval of `level`: that of a median where there is one process, else Student's, of which each process
-    is one observation (Kalibera and Jones, *Rigorous Benchmarking in Reasonable Time*, 2013: what varies at the highest
-    level is what counts, and it holds the noise of the levels below). None for fewer than 6 values."""
-    if workers == 1:
-        return median_interval(values)
+    """The 95 % interval of `level`: that of a median where it is one, else Student's, of which each process is one
+    observation (Kalibera and Jones, *Rigorous Benchmarking in Reasonable Time*, 2013: what varies at the highest level
+    is what counts, and it holds the noise of the levels below). None for fewer than 6 values."""
     medians = medians_of_workers(values, workers)
-    if len(values) < FEWEST_FOR_INTERVAL or len(medians) < 2:
-        return None
+    if not medians:
+        return median_interval(values)
     mean = math.fsum(medians) / len(medians)
     variance = math.fsum((value - mean) ** 2 for value in medians) / (len(medians) - 1)
     half_width = students_t(len(medians) - 1) * math.sqrt(variance / len(medians))
@@ -123,21 +127,31 @@ def students_t(freedom: int) -> float:
     return _T[max(degrees for degrees in _T if degrees <= freedom)]
 
 
+def cost_of_no_op(no_ops_ns: Sequence[float]) -> float:
+    """What a call of nothing costs: the median of such calls, of whatever twins, or MOST_OVER_LEAST times the quickest
+    of them where that is less; 0.0 for none.
+
+    On a busy machine most of them may wait for a processor, for which the timed calls need not have waited: taken off
+    those, the wait would be credit, and a kernel that sleeps 15 ms be measured at 12.
+    """
+    return min(median(no_ops_ns), MOST_OVER_LEAST * min(no_ops_ns)) if no_ops_ns else 0.0
+
+
 def case_times_ns(samples: Samples) -> list[float]:
-    """Each timed call less the level of the no-op calls, in order.
+    """Each timed call less what the no-op calls cost, in order.
 
     Nothing is clipped: a single difference may be zero or negative by noise. Whether the figure means anything is
     for `case_figure` to say, from the median.
     """
-    overhead_ns = level(samples.overhead_ns, samples.workers) if samples.overhead_ns else 0.0
-    return [wall_ns - overhead_ns for wall_ns in samples.wall_ns]
+    subtracted = cost_of_no_op(samples.overhead_ns)
+    return [wall_ns - subtracted for wall_ns in samples.wall_ns]
 
 
 def case_figure(samples: Samples | None) -> Figure | None:
     """The level of a case's times with its interval, or None when there is no meaningful figure.
 
     That is when there are no samples, or when a call took no longer than a no-op call, so that the level is not
-    positive. The interval is that of the times widened by the uncertainty of the no-op calls' level, which shifts all
+    positive. The interval is that of the times widened by the uncertainty of the no-op calls' cost, which shifts all
     times alike: the two half-widths are combined in quadrature on each side. No time is below zero, so an interval that
     would reach there begins at zero: such a time is not told from none at all (`Figure.is_resolved`).
     """
@@ -149,9 +163,9 @@ def case_figure(samples: Samples | None) -> Figure | None:
         return None
     interval = level_interval(times_ns, samples.workers)
     if interval is not None and samples.overhead_ns:
-        overhead = level_interval(samples.overhead_ns, samples.workers)
-        overhead_ns = level(samples.overhead_ns, samples.workers)
-        interval = overhead and _widened(value_ns, interval, overhead_ns, overhead)
+        overhead = median_interval(samples.overhead_ns)
+        subtracted = cost_of_no_op(samples.overhead_ns)
+        interval = overhead and _widened(value_ns, interval, subtracted, overhead)
     return Figure(value_ns, interval and _of_times(interval.low, interval.high))
 
 
@@ -161,9 +175,10 @@ def _of_times(low: float, high: float) -> Interval:
 
 
 def _widened(value: float, interval: Interval, subtracted: float, subtracted_interval: Interval) -> Interval:
-    """The interval of a difference, from those of its two terms; `interval` is already shifted by `subtracted`."""
+    """The interval of a difference, from those of its two terms; `interval` is already shifted by `subtracted`, which
+    may lie below its own interval."""
     low = math.hypot(value - interval.low, subtracted_interval.high - subtracted)
-    high = math.hypot(interval.high - value, subtracted - subtracted_interval.low)
+    high = math.hypot(interval.high - value, max(0.0, subtracted - subtracted_interval.low))
     return Interval(value - low, value + high)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.boards.board import GridName, Language, RankBy
 from harness.errors import MachineError
+from harness.evaluation.left_out import left_out
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
 from harness.evaluation.record import (
     CaseKind,
@@ -253,10 +254,12 @@ class PopcornEvaluation:
         status, reason = verdict(results)
         if self._fault is not None and (status is Status.PASSED or not self._began):
             status, reason = self._fault
-        ranked = status is Status.PASSED and self._plan.mode is Mode.LEADERBOARD
-        return EvaluationOutcome(
-            status, reason, RANK_REASON if ranked else None, dict(self._seconds), self._watch.state
-        )
+        return EvaluationOutcome(status, reason, self._rank_reason(status), dict(self._seconds), self._watch.state)
+
+    def _rank_reason(self, status: Status) -> Reason | None:
+        if status is not Status.PASSED or self._plan.mode is Mode.TEST:
+            return None
+        return left_out(self._plan, self._grid) or (RANK_REASON if self._plan.mode is Mode.LEADERBOARD else None)
 
 
 def _device_count() -> int:

@@ -15,7 +15,8 @@ from harness.sandbox.plan import MOUNT_LEVELS, Bind, SandboxPlan
 PROCESSES = 256 + 16 * (os.cpu_count() or 1)
 """Threads count, and libraries start one per core each. Many more, all at work, would starve the supervisor."""
 SCRATCH_BYTES = 4 << 30
-FILE_BYTES = 16 << 30
+DISK_BYTES = 4 << 30
+"""For all that a worker writes to the host's disk; none of its files may be larger."""
 
 _HIGH_UIDS = (0x6E000000, 0x6F000000)
 """Where a uid is picked at random: above what distributions, containers and user namespaces hand out."""
@@ -33,7 +34,8 @@ def default_plan(
     memory_bytes: int | None = None,
     processes: int | None = PROCESSES,
     scratch_bytes: int | None = SCRATCH_BYTES,
-    file_bytes: int | None = FILE_BYTES,
+    file_bytes: int | None = DISK_BYTES,
+    disk_bytes: int | None = DISK_BYTES,
     cgroups: Iterable[str] = (),
     uid: int | None = None,
 ) -> SandboxPlan:
@@ -46,6 +48,8 @@ def default_plan(
     Raises SandboxError when the level can't be had with these paths: a scratch folder or an interpreter that the
     other uid couldn't reach at level `UID`.
     """
+    if file_bytes is not None and disk_bytes is not None:
+        file_bytes = min(file_bytes, disk_bytes)
     nodes = discover.device_nodes(cuda=cuda)
     shown = [*discover.system_paths(cuda=cuda), *discover.interpreter_paths()]
     notes: list[str] = []
@@ -72,6 +76,7 @@ def default_plan(
         memory_bytes=memory_bytes,
         processes=processes,
         file_bytes=file_bytes,
+        disk_bytes=disk_bytes,
         uid=uid,
         groups=discover.device_groups(nodes) if uid is not None else (),
         cgroups=tuple(cgroups),

@@ -23,6 +23,7 @@ WORKER_PARTS = (
     "__init__.py",
     "errors.py",
     "scratch.py",
+    "trees.py",
     "boards/__init__.py",
     "boards/board.py",
     "cuda",

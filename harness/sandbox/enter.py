@@ -192,11 +192,8 @@ def _hand_over(plan: SandboxPlan) -> None:
     """Give the writable folders to the uid that the worker will have. Never through links, never a linked file."""
     if plan.uid is None:
         return
-    folders = [bind.source for bind in plan.binds if bind.writable]
-    if plan.scratch is not None and not (plan.mounts and plan.scratch_bytes is not None):
-        folders.append(plan.scratch)
     try:
-        for folder in folders:
+        for folder in plan.writable_folders:
             os.chown(folder, plan.uid, plan.uid)
             for _, names, files, at in os.fwalk(folder, follow_symlinks=False):
                 for name in (*names, *files):

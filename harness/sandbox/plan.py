@@ -46,6 +46,8 @@ class SandboxPlan:
     """Most processes and threads of the worker."""
     file_bytes: int | None = None
     """Largest file that may be written (RLIMIT_FSIZE)."""
+    disk_bytes: int | None = None
+    """Bound for the watcher of `writable_folders`, all together; `enter` itself doesn't apply it."""
     uid: int | None = None
     """User and group id to run as; None keeps the present one."""
     groups: tuple[int, ...] = ()
@@ -68,6 +70,14 @@ class SandboxPlan:
         if self.scratch is None:
             raise ValueError(f"level {self.level} needs a scratch folder")
         return self.scratch
+
+    @property
+    def writable_folders(self) -> tuple[str, ...]:
+        """What of the host's disk the worker is given to write to."""
+        folders = [bind.source for bind in self.binds if bind.writable]
+        if self.scratch is not None and not (self.mounts and self.scratch_bytes is not None):
+            folders.append(self.scratch)
+        return tuple(folders)
 
     def environment(self) -> dict[str, str]:
         """The variables that `enter` sets in the worker."""

@@ -25,10 +25,12 @@ from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, name_of, 
 from harness.transfer.fields import Fields, document_of, dumps, fields_of
 from harness.transfer.published import ENDED_ELSEWHERE, check_run, check_submission
 
-FORMAT = 2
-FORMATS = (1, 2)
-"""The formats that are read. The first has neither kinds of lines, nor compilations and calibrations."""
+FORMAT = 3
+FORMATS = (1, 2, 3)
+"""The formats that are read. The first has neither kinds of lines, nor compilations and calibrations; the third has
+`workers`, without which the samples of several processes would be read as those of one."""
 KIND = "harness-submissions"
+MOST_WORKERS = 1024
 SUBMISSION = "submission"
 _JSON = frozenset(
     ("gpus", "published", "device_details", "versions", "phases_s", "state", "spec", "wall_ns", "overhead_ns",
@@ -83,7 +85,7 @@ def is_first_line(line: str) -> bool:
     if document.get("kind") != KIND:
         return False
     if document.get("format") not in FORMATS:
-        read = " and ".join(map(str, FORMATS))
+        read = f"{FORMATS[0]} to {FORMATS[-1]}"
         raise RowError(f"the file has format {document.get('format')}; this harness reads formats {read}")
     return True
 
@@ -235,8 +237,10 @@ def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]], what: str) -> d
     for name, value in values.items():
         if isinstance(value, str):
             (name_of if name in _NAMES else text_of)(value, name, empty=True)
-        if name in ("idx", "cases_planned", "workers"):
-            _small(value, name, least=name == "workers")
+        if name in ("idx", "cases_planned"):
+            _small(value, name)
+        if name == "workers" and value is not None and not 1 <= value <= MOST_WORKERS:
+            raise RowError(f"'workers' is {value} (allowed: 1 to {MOST_WORKERS})")
         if isinstance(value, dict | list):
             check_kind(name, value, what)
     for prefix in ("reason", "rank_reason"):
@@ -254,8 +258,8 @@ def _made(make: Callable[[Any], Any], given: Any) -> Any:
         raise RowError(str(error)) from None
 
 
-def _small(value: int | None, name: str, *, least: int = 0) -> int | None:
-    if value is not None and not least <= value < 2**31:
+def _small(value: int | None, name: str) -> int | None:
+    if value is not None and not 0 <= value < 2**31:
         raise RowError(f"'{name}' is {value}")
     return value
 

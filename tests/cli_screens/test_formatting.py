@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.boards.board import GridName
 from harness.cli.formatting import (
+    TOO_FEW,
     cells,
     ending,
     format_case,
@@ -72,8 +73,14 @@ def test_a_time_not_told_from_zero_has_no_percentages(interval: Interval | None)
 
 
 def test_published_times_stand_as_they_were_published() -> None:
-    assert format_time(Figure(8_994.0, None), published=True) == "8.99 µs"
-    assert format_spread(Figure(8_994.0, None), published=True) == ""
+    assert format_time(Figure(8_994.0, None), Protocol.HOSTED) == "8.99 µs"
+    assert format_spread(Figure(8_994.0, None), Protocol.HOSTED) == ""
+    assert format_ratio(8.6449, None, Protocol.HOSTED) == "8.64"
+
+
+def test_popcorns_one_sample_is_too_few() -> None:
+    assert format_spread(Figure(8_994.0, None), Protocol.POPCORN) == TOO_FEW
+    assert format_ratio(8.6449, None, Protocol.POPCORN) == f"8.6 {TOO_FEW}"
 
 
 def test_change_ratio_and_share() -> None:

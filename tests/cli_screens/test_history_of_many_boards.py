@@ -71,6 +71,8 @@ def test_a_row_a_board_and_the_latest_of_all(boards: Path, harness: Run) -> None
     latest = [line.split()[0] for line in shown[shown.index("latest") + 3 :] if line[:1].isdigit()]
     assert latest == ["9", "8", "7", "6", "4", "1", "6"]  # the last one is the remark on 6
     assert "6 #tma “why so slow?”" in shown
+    assert " ".join(shown).count("rank: ") == 1
+    assert "rank: the place among the users of the board, now" in " ".join(shown)
     assert shown[-1] == "`harness history '[new] board'` tells what changed in each"
     assert max(len(line) for line in harness("history").output.splitlines()) <= 80
 
@@ -82,6 +84,10 @@ def test_limit_is_of_each_table(boards: Path, harness: Run) -> None:
         "… 4 older; --limit 0 shows them",
     ]
     assert not any(line.startswith("…") for line in lines(harness("history", "--limit", "0")))
+
+
+def test_one_line_that_is_left_out_is_one(boards: Path, harness: Run) -> None:
+    assert "… 1 further line; --limit 0 shows it" in lines(harness("history", "--limit", "4"))
 
 
 def test_filters_choose_what_is_counted(boards: Path, harness: Run) -> None:

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def test_notes_and_tags(filled: Path, harness: Run) -> None:
     [
         (["99", "x"], "there is no submission 99"),
         (["2", "--tag", "two words"], "'two words' is no tag"),
-        (["2", "--remove", "5"], "submission 2 has no note 5"),
+        (["2", "--remove", "5"], "submission 2 has no notes"),
+        (["2", "--untag", "nope"], "submission 2 has no tags"),
     ],
 )
 def test_notes_that_can_not_be(filled: Path, harness: Run, arguments: list[str], message: str) -> None:
@@ -76,10 +78,13 @@ def test_a_tag_names_a_submission(filled: Path, harness: Run, monkeypatch: pytes
     ):
         refused = harness(*arguments)
         assert refused.exit_code == 2
-        assert refused.stderr == "2 submissions have the tag 'both' (allowed: one of their ids: 1, 2)"
+        assert refused.stderr == (
+            "2 submissions on cholesky have the tag 'both' (allowed: one of their ids: 1, 2)\n"
+            "`harness note 1 --untag both` takes it from 1."
+        )
     for arguments in (("show", "bobs"), ("show", "none")):  # somebody else's, and nobody's
         assert f"ada has no submission with the tag '{arguments[1]}'" in harness(*arguments).stderr
-    assert "is not a whole number" in harness("delete", "best-one", "--yes").stderr
+    assert "Only ids are taken here, not tags" in harness("delete", "best-one", "--yes").stderr
     (filled / "best-one").write_text("x = 1\n")
     assert "best-one (file)" in harness("diff", "best-one", "1").output
 
@@ -88,9 +93,51 @@ def test_a_tag_that_two_submissions_have_is_warned_of(filled: Path, harness: Run
     assert "warning" not in harness("note", "1", "--tag", "best").stderr
     assert "warning" not in harness("note", "3", "--tag", "best").stderr  # bob's
     assert harness("note", "2", "--tag", "best").stderr == (
-        "warning: submission 1 has the tag 'best', too: it names no submission while several have it\n"
+        "warning: submission 1 on cholesky has the tag 'best', too: it names none of them; "
+        "`harness note 1 --untag best` takes it from 1\n"
     )
-    assert "submissions 1, 2 have the tag 'best', too" in harness("note", "4", "--tag", "best").stderr
+    assert "submissions 1, 2 on cholesky have the tag 'best', too" in harness("note", "4", "--tag", "best").stderr
+
+
+def test_a_tag_on_two_boards_is_that_of_the_other_operand_or_of_the_latest(filled: Path, harness: Run) -> None:
+    with Store.open() as store:
+        elsewhere = [store.add_submission("softmax", "ada", "s.py", f"x = {number}") for number in (1, 2)]
+        for id in (1, elsewhere[0]):
+            store.change_tags(id, add=["best"])
+        store.change_tags(2, add=["slow"])
+    assert "warning" not in harness("note", "1", "--tag", "best").stderr  # on another board it names another
+
+    def operands(*arguments: str) -> list[int]:
+        document = json.loads(harness("diff", *arguments, "--json").output)
+        return [document["old"]["id"], document["new"]["id"]]
+
+    assert operands("best", "slow") == [1, 2]
+    assert operands("slow", "best") == [2, 1]
+    assert operands("best", str(elsewhere[1])) == elsewhere
+    assert operands("best", "best") == [elsewhere[0]] * 2  # that of the latest
+    assert operands("best", "best", "--leaderboard", "cholesky") == [1, 1]
+    assert harness("show", "best").output == harness("show", str(elsewhere[0])).output
+    (filled / "k.py").write_text("#!POPCORN leaderboard cholesky\nx = 1\n")
+    assert harness("diff", "best", str(filled / "k.py")).output.startswith("old  1 · cholesky")
+    os.mkfifo(filled / "pipe.py")  # which can be read once
+    writer = threading.Thread(target=(filled / "pipe.py").write_bytes, args=((filled / "k.py").read_bytes(),))
+    writer.start()
+    shown = harness("diff", "best", str(filled / "pipe.py")).output
+    writer.join()
+    assert shown.startswith("old  1 · cholesky")
+    assert "\n+x = 1\n" in shown
+
+
+def test_what_is_neither_a_file_nor_a_tag(filled: Path, harness: Run) -> None:
+    told = harness("diff", "nofile.py", "1")
+    assert told.exit_code == 2
+    assert told.stderr == "nofile.py: there is no such file, nor a submission of yours with such a tag"
+
+
+def test_a_note_or_a_tag_that_is_not_there_is_told_with_those_that_are(filled: Path, harness: Run) -> None:
+    harness("note", "2", "spills", "--tag", "wip")
+    assert harness("note", "2", "--remove", "5").stderr == "--remove: submission 2 has no note 5 (allowed: 1)"
+    assert harness("note", "2", "--untag", "tma").stderr == "--untag: submission 2 has no tag 'tma' (allowed: wip)"
 
 
 def test_it_is_said_that_a_submission_is_another_users(filled: Path, harness: Run) -> None:
@@ -176,7 +223,9 @@ def test_filters(filled: Path, harness: Run) -> None:
     ):
         assert ids(harness("history", "--json", *arguments)) == expected, arguments
     shown = harness("history", "--since", "2999-01-01").output
-    assert shown == "None of ada's 4 submissions is of that kind.\n"
+    assert shown == "None of ada's 4 submissions matches --since 2999-01-01 00:00.\n"
+    shown = harness("history", "cholesky", "--tag", "none", "--device", "H100", "--best").output
+    assert shown == "None of ada's 4 submissions on cholesky matches --device H100 --tag none --best.\n"
 
 
 def test_history_tells_techniques_ranks_and_remarks(home: Path, harness: Run) -> None:

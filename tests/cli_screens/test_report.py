@@ -172,22 +172,22 @@ def test_speed_of_light_and_a_meaningless_time() -> None:
 
 
 def noisy(index: int) -> CaseResult:
-    """Fifteen calls of a median of 46 ms whose no-op calls differ by more than that."""
+    """Fifteen calls of a median of 104.5 ms whose no-op calls differ by more than that."""
     overhead = (1_000_000,) * 4 + (60_000_000,) * 7 + (160_000_000,) * 4
     return replace(sample_store.benchmark_case(index, 1.0), samples=Samples((106_000_000,) * 15, overhead))
 
 
 def test_a_score_too_noisy_for_an_interval_says_so_and_has_two_digits() -> None:
     shown = screen(row(sample_store.benchmark_case(0, 123.456), noisy(1)))
-    assert "PASSED   score 2.4 ms (too noisy for an interval)\n" in shown  # sqrt(0.123456 · 46) is 2.38 ms
-    assert "1 batch: 64; n: 64; cond: 2 46 ms too noisy 15" in " ".join(shown.split())
+    assert "PASSED   score 3.6 ms (too noisy for an interval)\n" in shown  # sqrt(0.123456 · 104.5) is 3.59 ms
+    assert "1 batch: 64; n: 64; cond: 2 100 ms too noisy 15" in " ".join(shown.split())
     assert "±" not in next(line for line in shown.splitlines() if line.startswith("score: "))
     assert "−" not in shown  # nothing reaches below zero
 
 
 def test_six_calls_are_the_fewest_for_an_interval() -> None:
     few = replace(sample_store.benchmark_case(0, 1.0), samples=Samples((2000,) * 5))
-    assert "2.0 µs  too few        5" in screen(row(few))
+    assert "2.0 µs  too few samples        5" in screen(row(few))
 
 
 def test_measured_in_several_processes_is_told_and_which_cases_were_not() -> None:

@@ -94,6 +94,18 @@ def test_a_file_that_does_not_load_is_told_once(home: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_traceback_names_the_users_file_and_is_not_wrapped(home: Path) -> None:
+    long = FAST.replace("return ", f"raise ValueError('{'word ' * 30}')  # ")
+    files = write(home, fast=FAST, raising=long)
+    done = harness("compare", files["fast"], files["raising"], "--grid", "cpu", "--budget", "0", "--case", "0")
+    assert done.returncode == 1
+    assert 'File "raising.py", line 3, in custom_kernel' in done.stdout
+    assert "/code/" not in done.stdout
+    assert f"ValueError: {'word ' * 30}".rstrip() in done.stdout
+    assert "99 % interval" not in done.stdout  # nothing was measured
+
+
+@pytest.mark.slow
 def test_several_processes_of_each_version(home: Path) -> None:
     """Two of each, as on a GPU four; a case for which the memory does not suffice is done by one of each."""
     greedy = FAST.replace("    return", "    if data[0].numel() > 100_000:\n        raise MemoryError\n    return")
@@ -128,7 +140,7 @@ def test_boards_are_not_mixed(home: Path) -> None:
     ("arguments", "message"),
     [
         (["99", "FILE"], "there is no submission 99"),
-        (["FILE", "nothing.py"], "can't be read"),
+        (["FILE", "nothing.py"], "nothing.py: there is no such file"),
         (["FILE", "FILE", "--case", "7", "--grid", "cpu"], "there is no case 7"),
     ],
 )

@@ -9,11 +9,14 @@ import pytest
 from rich.console import Console
 
 from harness.boards.board import GridName, RankBy
-from harness.cli.comparing import compare_document, render_comparison
+from harness.cli.compare_document import compare_document
+from harness.cli.comparing import format_judged, render_comparison
 from harness.cli.operands import Side
 from harness.comparing.record import CaseComparison, PairedComparison, Readings
 from harness.evaluation.record import Device, IsolationLevel
+from harness.measure.comparison import Ratio
 from harness.measure.processes import pair
+from harness.measure.statistics import Interval
 
 A, B = Side("", "a.py", None), Side("", "b.py", None)
 STILL: tuple[Readings, ...] = ((60_000, 60_000, 60_000, 60_000),) * 64
@@ -46,6 +49,19 @@ def test_how_many_processes_a_verdict_is_from() -> None:
     assert "in one process of each version." in screen(replace(RESULT, cases=(one,), processes=1))
     document = compare_document(replace(RESULT, cases=(CASES[0], one)), A, B)
     assert (document["processes"], [case["processes"] for case in document["cases"]]) == (4, [4, 1])
+
+
+def test_an_interval_that_is_not_symmetric_shows_both_ends() -> None:
+    assert format_judged(Ratio(0.32, Interval(0.0455, 1.298))) == "0.32 −86 +306 %"
+    assert format_judged(Ratio(1.0103, Interval(1.0079, 1.0127))) == "1.0103 ± 0.24 %"
+
+
+@pytest.mark.parametrize("width", range(60, 121))
+def test_a_number_and_its_unit_stay_together(width: int) -> None:
+    file = io.StringIO()
+    render_comparison(Console(file=file, width=width), RESULT, A, B)
+    shown = file.getvalue().splitlines()
+    assert not any(line.endswith("±") or line.startswith("%") for line in shown)
 
 
 @pytest.mark.parametrize(

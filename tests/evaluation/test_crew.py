@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,42 @@ def test_without_memory_for_all_one_measures_alone(evaluate: Callable[..., list[
     assert [len(found) for found in notes] == [1, *[0] * (len(benchmarks) - 1)]
 
 
+def test_the_second_attempt_has_other_inputs(evaluate: Callable[..., list[CaseResult]], tmp_path: Path) -> None:
+    # What a crew has seen before one of it claims to be out of memory helps nobody after it.
+    told = 'print("saw", float(data.flatten()[0]), flush=True); '
+    cases = evaluate(2, calling=told + "0 if NUMBER != 5 else (_ for _ in ()).throw(torch.OutOfMemoryError())")
+    assert {case.status for case in cases} == {Status.PASSED}
+    seen = {
+        name: [line for line in (tmp_path / "logs" / name).read_text().splitlines() if line.startswith("saw")]
+        for name in ("04-benchmark.log", "06-benchmark.log")
+    }
+    assert seen["04-benchmark.log"]
+    assert seen["06-benchmark.log"]
+    assert not set(seen["04-benchmark.log"]) & set(seen["06-benchmark.log"])
+
+
+def test_the_log_that_is_named_is_that_of_the_worker_that_failed(evaluate: Callable[..., list[CaseResult]]) -> None:
+    cases = evaluate(3, calling="if NUMBER == 7: print('why', flush=True); raise ValueError('no')")
+    first = next(case for case in cases if case.kind is CaseKind.BENCHMARK)
+    assert first.status is Status.FAILED
+    assert any("07-benchmark.log" in note for note in first.notes)
+
+
+def test_workers_load_side_by_side(evaluate: Callable[..., list[CaseResult]]) -> None:
+    began = time.perf_counter()
+    cases = evaluate(4, loading="if NUMBER > 5: time.sleep(2)")
+    assert {case.status for case in cases} == {Status.PASSED}
+    assert time.perf_counter() - began < 8 + 4  # one after the other they alone would take 8 s
+
+
+def test_one_process_measures_where_a_first_call_is_slow(evaluate: Callable[..., list[CaseResult]]) -> None:
+    cases = evaluate(3, calling="if not globals().setdefault('slept', 0): globals()['slept'] = 1; time.sleep(3.2)")
+    benchmarks = [case for case in cases if case.kind is CaseKind.BENCHMARK]
+    assert benchmarks[0].samples is not None
+    assert benchmarks[0].samples.workers == 1
+    assert {case.status for case in cases} == {Status.PASSED}
+
+
 def test_what_has_no_memory_alone_either_fails(evaluate: Callable[..., list[CaseResult]]) -> None:
     cases = evaluate(2, calling=out_of_memory("NUMBER >= 4"))
     benchmarks = [case for case in cases if case.kind is CaseKind.BENCHMARK]
@@ -115,8 +152,9 @@ def test_how_many_measure() -> None:
     def device(memory: int) -> Device:
         return Device("cuda", "some GPU", {"memory_bytes": memory})
 
-    assert crew_size(Mode.LEADERBOARD, device(139 * GIB)) == 6
-    assert crew_size(Mode.LEADERBOARD, device(24 * GIB)) == 3
-    assert crew_size(Mode.LEADERBOARD, device(6 * GIB)) == 1
-    assert crew_size(Mode.BENCHMARK, device(139 * GIB)) == 1
+    assert crew_size(Mode.LEADERBOARD, device(139 * GIB), 128 * GIB) == 5
+    assert crew_size(Mode.LEADERBOARD, device(24 * GIB), 128 * GIB) == 3
+    assert crew_size(Mode.LEADERBOARD, device(139 * GIB), 16 * GIB) == 2
+    assert crew_size(Mode.LEADERBOARD, device(6 * GIB), 128 * GIB) == 1
+    assert crew_size(Mode.BENCHMARK, device(139 * GIB), 128 * GIB) == 1
     assert crew_size(Mode.LEADERBOARD, Device("cpu", "some CPU", {"cores": os.cpu_count() or 1})) == 1

@@ -166,3 +166,21 @@ def test_bad_requests_name_what_where_and_what_is_allowed(command: Command, writ
         assert not answer.out
     assert command("submit", write(GOOD), "--gpu", "GH200 480GB").status == 3
     assert not (command.folder / "home" / "harness.sqlite3").exists(), "nothing is recorded of a bad request"
+
+
+def test_some_of_the_cases_make_no_score(command: Command, write: Write) -> None:
+    """By either protocol; all of them, named one by one, are the whole grid."""
+    body = "def custom_kernel(data):\n    return data[0] + data[1]\n"
+    only = ("--mode", "benchmark", "--case", "1")
+    for protocol in ("sealed", "popcorn"):
+        answer = command("submit", write(body), *only, "--protocol", protocol, "--json")
+        assert answer.status == 0, answer.err
+        assert answer.evaluation["score_us"] is None
+        count = len(answer.evaluation["cases"])
+        assert count == 1
+        assert answer.evaluation["reason"]["code"] == "cases_left_out"
+        assert answer.evaluation["reason"]["message"] == "only 1 of 2 benchmark cases was run"
+    whole = command("run", write(body), *only, "--case", "0", "--json").evaluation
+    assert whole["score_us"] is not None
+    assert whole["reason"] is None
+    assert "1 of 2 cases" in command("history").out

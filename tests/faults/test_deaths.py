@@ -66,7 +66,7 @@ def test_a_worker_that_dies_unloaded_is_tried_again_once(tmp_path: Path, monkeyp
     deaths = 0
     start = Host.start
 
-    def start_and_kill(self: Host, phase: str, *, with_submission: bool = True):  # type: ignore[no-untyped-def]
+    def start_and_kill(self: Host, phase: str, *, with_submission: bool = True, sharers: int = 1):  # type: ignore[no-untyped-def]
         nonlocal deaths
         worker, folder = start(self, phase, with_submission=with_submission)
         if deaths < most:

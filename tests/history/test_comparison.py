@@ -94,9 +94,37 @@ def test_scores_of_other_benchmarks_are_not_compared() -> None:
     assert result.score is None
     (note,) = result.notes
     assert note.startswith("The board's benchmarks changed in between")
-    assert not result.sessions_differ
+    assert not result.offers_measuring
     seeds = compare(row(benchmark(0, 100, n=1, seed=1)), row(benchmark(0, 100, n=1, seed=2)), "b", "b")
     assert seeds.score is not None
+
+
+def test_a_run_of_some_of_the_cases_is_no_change_of_the_board() -> None:
+    """As records of mode `benchmark` that an earlier harness made have a score; the rows stay in the grid's order."""
+    whole = row(benchmark(0, 100, n=1), benchmark(1, 100, n=2))
+    part = row(benchmark(1, 100, n=2), mode=Mode.BENCHMARK)
+    for old, new, told in ((whole, part, "new ran only 1 of the 2 cases of old"), (part, whole, "old ran only 1 of")):
+        result = compare(old, new, "b", "b")
+        assert result.score is None
+        assert result.notes[0].startswith(told)
+        assert not any("changed in between" in note for note in result.notes)
+        indices = [case.old_index if case.new_index is None else case.new_index for case in result.cases]
+        assert indices == [0, 1]
+    ranked = compare(whole, replace(part, header=replace(part.header, mode=Mode.LEADERBOARD)), "b", "b")
+    assert "changed in between" in ranked.notes[0]  # a ranked run leaves nothing out
+
+
+def test_published_scores_have_no_verdict() -> None:
+    def published(score_ns: float) -> EvaluationRow:
+        return replace(row(protocol=Protocol.HOSTED), id=int(score_ns), score=Figure(score_ns, None))
+
+    result = compare(published(100), published(864), "b", "b")
+    assert result.score is not None
+    assert (result.score.ratio, result.score.verdict) == (8.64, None)
+    assert result.notes == (
+        "Both are claims of the file that they were imported from, without samples, so there is no verdict.",
+    )
+    assert result.offers_measuring
 
 
 def test_a_case_that_repeats_is_matched_in_order() -> None:

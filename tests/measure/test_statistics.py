@@ -16,6 +16,7 @@ from harness.measure.statistics import (
     Interval,
     case_figure,
     case_times_ns,
+    cost_of_no_op,
     geometric_mean,
     level,
     level_interval,
@@ -189,14 +190,44 @@ def test_case_of_several_processes_less_their_twins() -> None:
     assert figure is not None
     assert figure.value_ns == 905.0
     assert figure.interval_ns is not None
-    # Student's t with one degree of freedom: 12.706 times half the difference of two, 5 and 2.
-    assert figure.interval_ns.half_width == pytest.approx(12.706 * math.hypot(5, 2))
+    # Student's t with one degree of freedom: 12.706 times half the difference of two; the no-ops' are 99 to 105.
+    assert figure.interval_ns.half_width == pytest.approx(math.hypot(12.706 * 5, 3))
+
+
+def test_disturbed_calls_of_a_few_do_not_move_the_level_of_several() -> None:
+    # Fifteen calls of 20 in five processes: one of 400 is no process's median. Seven calls are too few for five.
+    calls = [20.0] * 15
+    assert level([*calls[:4], 400.0, *calls[5:]], 5) == 20.0
+    assert level([*calls[:4], 400.0, *calls[5:7]], 5) == 20.0
+    assert level_interval([*calls[:4], 400.0, *calls[5:]], 5) == Interval(20.0, 20.0)
+    one_slow_no_op = Samples((20_000,) * 15, (*[6_000] * 14, 30_000), (), 5)
+    figure = case_figure(one_slow_no_op)
+    assert figure is not None
+    assert figure.value_ns == 14_000
 
 
 def test_students_t_between_its_entries_is_the_larger() -> None:
     assert students_t(1) == 12.706
     assert students_t(11) == 2.228
     assert students_t(1000) == 2.000
+
+
+def test_no_ops_that_waited_for_a_processor_give_no_credit() -> None:
+    # As measured on a busy machine, ms: a kernel that sleeps for 15 and a twin that mostly waited. Their medians'
+    # difference is 12.4; what a call of nothing costs is at most one and a half times the quickest.
+    walls = tuple(round(ms * 1e6) for ms in (16.46, 15.89, 16.44, 15.99, 16.29, 15.85, 16.15))
+    no_ops = tuple(round(ms * 1e6) for ms in (3.66, 3.64, 3.96, 3.7, 3.64, 0.09, 0.52))
+    assert cost_of_no_op(no_ops) == 135_000.0
+    figure = case_figure(Samples(walls, no_ops))
+    assert figure is not None
+    assert figure.value_ns == 16.15e6 - 135_000
+    assert figure.interval_ns is not None
+    assert figure.interval_ns.low < 15e6 < figure.value_ns < figure.interval_ns.high
+
+
+def test_an_undisturbed_no_op_costs_its_median() -> None:
+    assert cost_of_no_op([8200, 7050, 8300, 9300, 8100]) == 8200.0
+    assert cost_of_no_op([]) == 0.0
 
 
 def test_no_case_interval_when_the_no_op_has_none() -> None:
@@ -259,17 +290,17 @@ def test_ratio() -> None:
 
 
 def test_no_interval_reaches_below_zero() -> None:
-    """Times of 46 ms under no-op calls of 1, 60 and 160 ms: the widths below are 100 of 46, above 59."""
+    """Times of 104.5 ms, no-op calls of 1, 60 and 160 ms, of which 1.5 are taken off: 158.5 below, 0.5 above."""
     overhead = (1_000_000,) * 4 + (60_000_000,) * 7 + (160_000_000,) * 4
     figure = case_figure(Samples((106_000_000,) * 15, overhead))
-    assert figure == Figure(46e6, Interval(0.0, 105e6))
+    assert figure == Figure(104.5e6, Interval(0.0, 105e6))
     assert not figure.is_resolved
     sharp = Figure(4e6, Interval(3e6, 5e6))
-    below, above = math.hypot(46e6, 1e6) / 2, math.hypot(59e6, 1e6) / 2
-    assert score(RankBy.MEAN, [figure, sharp]) == Figure(25e6, Interval(25e6 - below, 25e6 + above))
+    below, above = math.hypot(104.5e6, 1e6) / 2, math.hypot(0.5e6, 1e6) / 2
+    assert score(RankBy.MEAN, [figure, sharp]) == Figure(54.25e6, Interval(54.25e6 - below, 54.25e6 + above))
     geomean = score(RankBy.GEOM, [figure, sharp])
     assert geomean is not None
-    assert geomean.value_ns == pytest.approx(math.sqrt(46e6 * 4e6), rel=1e-12)
+    assert geomean.value_ns == pytest.approx(math.sqrt(104.5e6 * 4e6), rel=1e-12)
     assert geomean.interval_ns is None
     assert score(RankBy.LAST, [figure]) == figure
 

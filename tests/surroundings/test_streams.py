@@ -69,6 +69,8 @@ def test_every_screen_in_ascii_and_latin_1(harness: Harness, arguments: tuple[st
     assert plain.count("\n") == whole.count("\n")
     assert plain.count("?") == whole.count("?")
     assert harness(*arguments, encoding="latin-1").out.decode("latin-1").count("\n") == whole.count("\n")
+    if arguments[0] == "history":
+        assert "trend  #_  200 us -> 169 us" in plain
     if arguments[0] == "leaderboard":
         assert "168.83 us  +- 0.5 %" in plain
         assert "---------" in plain

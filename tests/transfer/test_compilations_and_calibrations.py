@@ -246,9 +246,9 @@ def test_the_first_format_is_read(home: Path, harness: Run, lines: list[dict[str
     old = write(home / "old.jsonl", {**first, "format": 1}, ada, bob)
     wanted = {"submissions": 2, "evaluations": 2, "compilations": 0, "calibrations": 0, "known": 0, "bad": 0}
     assert added(harness, old) == wanted
-    done = harness("import", write(home / "new.jsonl", {**first, "format": 3}, ada))
+    done = harness("import", write(home / "new.jsonl", {**first, "format": 4}, ada))
     assert done.exit_code == 2
-    assert "the file has format 3; this harness reads formats 1 and 2" in done.stderr
+    assert "the file has format 4; this harness reads formats 1 to 3" in done.stderr
 
 
 def test_bad_lines_are_told_and_the_rest_goes_in(home: Path, harness: Run, lines: list[dict[str, Any]]) -> None:

@@ -89,3 +89,20 @@ def test_a_file_that_can_not_be_written_whole_is_as_it_was(filled: Path, name: s
     assert done.stderr == f"harness: {filled / name}: can't be written: File too large\n"
     assert (filled / name).read_text() == "the old one"
     assert not list(filled.glob("*.unfinished")) + list(filled.glob(".*.unfinished"))
+
+
+def test_nothing_is_not_written_over_something(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = filled / "backup.jsonl"
+    backup.write_text("the old one")
+    for user in ("typo", "ada"):
+        done = harness("export", str(backup), "--user", user, "--leaderboard", "softmax")
+        assert done.exit_code == 2
+        assert done.stderr == f"--user: {user} has no submissions on softmax"
+    assert harness("export", str(filled / "new.jsonl"), "--user", "typo").exit_code == 2
+    monkeypatch.setenv("HARNESS_HOME", str(filled / "elsewhere"))
+    done = harness("export", str(backup))
+    assert done.exit_code == 2
+    assert "the store has no submissions to put in its place" in done.stderr
+    assert backup.read_text() == "the old one"
+    assert not (filled / "new.jsonl").exists()
+    assert harness("export", str(filled / "new.jsonl")).exit_code == 0

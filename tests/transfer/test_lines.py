@@ -344,12 +344,12 @@ def test_files_of_something_else(home: Path, harness: Run) -> None:
     for name, content in {
         "a.jsonl": "{}\n",
         "b.jsonl": "",
-        "c.jsonl": json.dumps({"kind": "harness-submissions", "format": 3}),
+        "c.jsonl": json.dumps({"kind": "harness-submissions", "format": 4}),
     }.items():
         (home / name).write_text(content)
     (home / "d.jsonl.gz").write_text("not compressed")
     assert "first line does not say so" in harness("import", home / "a.jsonl").stderr
-    assert "format 3; this harness reads formats 1 and 2" in harness("import", home / "c.jsonl").stderr
+    assert "format 4; this harness reads formats 1 to 3" in harness("import", home / "c.jsonl").stderr
     assert [harness("import", home / name).exit_code for name in ("a.jsonl", "c.jsonl", "d.jsonl.gz")] == [2] * 3
     assert "first line" in harness("import", home / "b.jsonl").stderr
 
