@@ -116,8 +116,11 @@ def test_workers_load_side_by_side(evaluate: Callable[..., list[CaseResult]]) ->
     assert time.perf_counter() - began < 8 + 4  # one after the other they alone would take 8 s
 
 
-def test_one_process_measures_where_a_first_call_is_slow(evaluate: Callable[..., list[CaseResult]]) -> None:
-    cases = evaluate(3, calling="if not globals().setdefault('slept', 0): globals()['slept'] = 1; time.sleep(3.2)")
+def test_one_process_measures_where_a_first_call_is_slow(
+    evaluate: Callable[..., list[CaseResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.evaluation.cases.SLOW_FIRST_CALL_S", 0.5)
+    cases = evaluate(3, calling="if not globals().setdefault('slept', 0): globals()['slept'] = 1; time.sleep(0.6)")
     benchmarks = [case for case in cases if case.kind is CaseKind.BENCHMARK]
     assert benchmarks[0].samples is not None
     assert benchmarks[0].samples.workers == 1

@@ -93,6 +93,7 @@ def test_stamps_only_add_to_the_kernels(phases: Any, best: ModuleType, name: str
         phases.stamped(plain.replace("float sum[64]", "float total[64]").replace("float left", "float right"))
 
 
+@pytest.mark.thorough
 def test_stamped_kernels_compile_to_as_many_registers(phases: Any, best: ModuleType, tmp_path: Path) -> None:
     """So that as many blocks fit; and no product of theirs waits for the one before."""
 
