@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from harness.boards.board import Board, format_spec
 from harness.boards.task_files import write_task_files
+from harness.evaluation.host import CACHE_VARIABLES, KEPT
 from harness.evaluation.plan import PlannedCase
 from harness.evaluation.record import IsolationLevel
 from harness.popcorn.program import Program
 from harness.sandbox import clean_environment, default_plan
 from harness.scratch import PASSABLE, Scratch
+from harness.trees import TooMuchError, copy_tree, remove_tree
 
 CASES_FILE = "cases.txt"
 _CACHE = "cache"
-_CACHE_VARIABLES = {
-    "TRITON_CACHE_DIR": "triton",
-    "TORCH_EXTENSIONS_DIR": "torch_extensions",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "CUDA_CACHE_PATH": "cuda",
-    "CUTE_DSL_CACHE_DIR": "cute",
-}
 
 
 class Workplace:
@@ -67,7 +60,7 @@ class Workplace:
         folder = self._root / f"{self._count:02d}-{name}"
         folder.mkdir(mode=0o755)
         if self._caches is not None:
-            shutil.copytree(self._caches, folder / _CACHE, symlinks=True)
+            copy_tree(self._caches, folder / _CACHE, KEPT)
         (folder / _CACHE).mkdir(exist_ok=True)
         if with_files:
             write_task_files(self._board, folder, self._source)
@@ -86,7 +79,7 @@ class Workplace:
         home = Path(sandbox.home)
         environment = {
             **clean_environment(),
-            **{variable: str(home / _CACHE / name) for variable, name in _CACHE_VARIABLES.items()},
+            **{variable: str(home / _CACHE / name) for variable, name in CACHE_VARIABLES.items()},
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             # Compilers that torch and Triton start look for the interpreter's own programs, such as ninja.
@@ -107,15 +100,12 @@ class Workplace:
         )
 
     def keep_caches(self, folder: Path) -> None:
-        """Let later folders begin with copies of this one's compiler caches. Its programs have ended."""
+        """Let later folders begin with copies of this one's compiler caches, or with none where they hold too much to
+        be copied. Its programs have ended."""
         kept = self._root / "kept"
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(folder / _CACHE, kept, symlinks=True, ignore=_neither_file_nor_folder)
-        self._caches = kept
-
-
-def _neither_file_nor_folder(folder: str, names: Collection[str]) -> set[str]:
-    """Names that are no plain files, folders or links: opening a named pipe would wait for ever."""
-    plain = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
-    modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
-    return {name for name, mode in modes.items() if not any(test(mode) for test in plain)}
+        remove_tree(kept)
+        try:
+            copy_tree(folder / _CACHE, kept, KEPT)
+            self._caches = kept
+        except TooMuchError:
+            self._caches = None
