@@ -14,13 +14,13 @@ from pathlib import Path
 
 from harness.boards.board import Board, GridName, Spec, format_spec
 from harness.boards.reference import Reference
-from harness.comparing.building import build
 from harness.comparing.case_run import CaseRun
 from harness.comparing.contestants import Contestant
 from harness.comparing.crew import Crew
 from harness.comparing.record import CaseComparison, Fault, Name, PairedComparison
 from harness.errors import MachineError
 from harness.evaluation import machine
+from harness.evaluation.building import build
 from harness.evaluation.evaluate import check_runs_here
 from harness.evaluation.host import Host, server_environment
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan
@@ -139,8 +139,9 @@ class Comparing:
         for host, source in zip(hosts, (self._request.source_a, self._request.source_b), strict=True):
             if COMPILES.search(source):
                 yield Progress("build: every shape once, on throw-away inputs", 0, len(self._cases))
-                specs = [spec for _, spec in self._cases]
-                build(host, reference, specs, self._seeds, cuda=self._cuda)
+                board = self._request.board
+                cases = [(spec, board.benchmark_timeout_s) for _, spec in self._cases]
+                build(host, reference, cases, self._seeds, cuda=self._cuda, timeout_s=board.test_timeout_s)
 
     def _contestant(self, side: str, number: int, a: Host, b: Host) -> Contestant:
         name, host = (Name.A, a) if side == "a" else (Name.B, b)

@@ -18,7 +18,8 @@ from harness.boards.loader import require_rankable
 from harness.boards.reference import Reference
 from harness.errors import MachineError
 from harness.evaluation import machine
-from harness.evaluation.cases import CaseContext, pack_input, run_case
+from harness.evaluation.building import build
+from harness.evaluation.cases import CaseContext, run_case
 from harness.evaluation.crew import Crew, crew_size
 from harness.evaluation.expected import Expected
 from harness.evaluation.host import Host
@@ -39,7 +40,7 @@ from harness.evaluation.record import (
     Status,
 )
 from harness.evaluation.seeds import Seeds
-from harness.evaluation.session import Session, open_session
+from harness.evaluation.session import Session
 from harness.evaluation.state import StateWatch
 from harness.evaluation.twin import Twin, open_twins
 from harness.evaluation.users_words import in_the_users_words
@@ -146,32 +147,9 @@ class Evaluation:
         return any(case.kind is kind for case in self._cases)
 
     def _build(self, host: Host) -> str:
-        """Fill the compilers' caches; why they were not kept, where they were not. Failures of the submission are not
-        told: the phase that counts meets them again."""
-        session = open_session(host, "build", cuda=self._cuda)
-        folder = session.folder
-        try:
-            session.import_submission(self._build_timeout_s())
-            deadline = time.monotonic() + self._build_timeout_s()
-            shapes = {format_spec({**case.spec, "seed": 0}): case for case in self._cases}
-            for case in shapes.values():
-                if time.monotonic() > deadline or not session.alive:
-                    break
-                self._build_shape(session, case)
-        except WorkerFault:
-            pass
-        finally:
-            session.close()
-        return host.keep_caches(folder)
-
-    def _build_shape(self, session: Session, case: PlannedCase) -> None:
-        data = self._reference.generate(case.spec, self._seeds.derive("build", case.kind, case.index))
-        choice = self._seeds.random("build", case.kind, case.index)
-        try:
-            session.call(pack_input(data, self._plan.board), choice, self._call_timeout_s(case.kind))
-        except WorkerFault as fault:
-            if fault.fatal:
-                session.worker.kill()
+        cases = [(case.spec, self._call_timeout_s(case.kind)) for case in self._cases]
+        timeout_s = self._build_timeout_s()
+        return build(host, self._reference, cases, self._seeds, cuda=self._cuda, timeout_s=timeout_s)
 
     def _phase(self, host: Host, kind: CaseKind) -> Iterator[Event]:
         cases = [case for case in self._cases if case.kind is kind]
