@@ -110,14 +110,15 @@ class Session:
         places = self.slots.output_places(form.sizes, form.devices)
         if self.cuda:  # the call runs ahead of the gate on the host, so host tensors must be there already
             self.slots.reveal(placed, "cpu")
+        if self._withheld is not None:
+            self._withheld.aim(self.slots.pairs(placed, "cuda"), choice)
         self._settle()
 
         def reveal() -> None:
             if self._withheld is None:
                 self.slots.reveal(placed, "cpu")
             else:
-                self._withheld.write(self.slots.pairs(placed, "cuda"), choice)
-            self._settle()
+                self._withheld.write()
 
         def complete() -> None:
             if self._withheld is not None:

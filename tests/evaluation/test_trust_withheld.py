@@ -41,15 +41,18 @@ def test_rows_of_a_tensor() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_slots_are_false_until_the_release() -> None:
+@pytest.mark.parametrize("largest", [1 << 23, 1 << 25])  # written from the host and on the device
+def test_slots_are_false_until_the_release(largest: int) -> None:
     withheld, choice = Withheld(), random.Random(3)
-    sources = [torch.randint(0, 256, (n,), dtype=torch.uint8, device="cuda") for n in (1 << 24, 5000, 100, 1 << 20)]
+    sources = [torch.randint(0, 256, (n,), dtype=torch.uint8, device="cuda") for n in (largest, 5003, 100, 1 << 20, 3)]
     before, slots = [source.clone() for source in sources], [torch.zeros_like(source) for source in sources]
-    withheld.write(list(zip(sources, slots, strict=True)), choice)
+    withheld.aim(list(zip(sources, slots, strict=True)), choice)
     torch.cuda.synchronize()
+    assert not any(slot.any() for slot in slots)
+    withheld.write()
     assert all(torch.equal(source, kept) for source, kept in zip(sources, before, strict=True))
     wrong = [int((slot != source).sum()) for slot, source in zip(slots, sources, strict=True)]
-    assert wrong[2] == 0
+    assert wrong[2] == wrong[4] == 0
     assert all(0 < wrong[i] <= sources[i].numel() / SPARSE for i in (0, 1, 3))
     withheld.give()
     assert all(torch.equal(slot, source) for slot, source in zip(slots, sources, strict=True))
