@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     default=10.0,
     show_default=True,
     metavar="S",
-    help="Seconds of timed calls a case; eight units of each run are taken whatever they cost.",
+    help="Seconds of timed calls a case; eight units of each run, one a process, are taken whatever they cost.",
 )
 @click.option(
     "--processes",
     type=click.Choice([str(number) for number in PROCESSES]),
-    help="Of each version. Default: 4 with a GPU, else 1. More tell smaller differences of short calls.",
+    help="Of each version. Default: 8 with a GPU, else 1. More tell smaller differences of short calls.",
 )
 @click.option(
     "--isolation",

@@ -99,11 +99,15 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
 
 
 def _of_processes(result: PairedComparison) -> str:
-    """`in 4 processes of each version (case 14 in one: memory holds no more)`."""
+    """`in 8 processes of each version (case 13 in 4, case 14 in 1: memory holds no more)`."""
     if result.processes == 1:
         return "in one process of each version"
-    fewer = [case.index for case in result.cases if case.processes < result.processes]
-    but = f" (case {format_indices(fewer)} in one: memory holds no more)" if fewer else ""
+    counts = sorted({case.processes for case in result.cases if case.processes < result.processes}, reverse=True)
+    fewer = [
+        f"case {format_indices([case.index for case in result.cases if case.processes == count])} in {count}"
+        for count in counts
+    ]
+    but = f" ({', '.join(fewer)}: memory holds no more)" if fewer else ""
     return f"in {result.processes} processes of each version{but}"
 
 

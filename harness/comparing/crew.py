@@ -41,10 +41,11 @@ class Crew:
         first, second = null_pair(unit, self.processes)
         return self.a[first], self.a[second]
 
-    def of_one_each(self) -> Crew:
-        """The crew of those that a comparison of one process each needs. The others' workers are ended."""
-        kept = Crew(self.a[:2], self.b[:1], 1)
-        for contestant in (*self.a[2:], *self.b[1:]):
+    def halved(self) -> Crew:
+        """The first half of the processes of each version, at least one. The others' workers are ended."""
+        processes = max(1, self.processes // 2)
+        kept = Crew(self.a[: max(2, processes)], self.b[:processes], processes)
+        for contestant in (*self.a[len(kept.a) :], *self.b[processes:]):
             contestant.close()
         return kept
 

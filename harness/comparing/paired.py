@@ -32,8 +32,9 @@ from harness.evaluation.workers import ForkServer
 from harness.sandbox import best_level, harden_supervisor
 
 DEFAULT_BUDGET_S = 10.0
-"""Wall time for the timed calls of one case, null run included; the first eight units are taken whatever they cost."""
-DEFAULT_PROCESSES = {"cuda": 4, "cpu": 1}
+"""Wall time for the timed calls of one case, null run included; the first eight units, or the first cycle of all
+processes, are taken whatever they cost."""
+DEFAULT_PROCESSES = {"cuda": 8, "cpu": 1}
 """Of each version. On a CPU what differs between processes is lost in what else the machine does."""
 
 
@@ -118,11 +119,12 @@ class Comparing:
                 yield case
 
     def _case(self, crew: Crew, reference: Reference, twin: Session, index: int, spec: Spec) -> CaseComparison:
-        """One case, once more in a worker each where the device's memory does not hold all of them."""
+        """One case, in half as many processes each time that the device's memory does not hold all of them."""
         run = CaseRun(self._request, reference, self._seeds, twin, index, spec, cuda=self._cuda)
         case = run.run(crew)
-        if crew.processes > 1 and case.fault is not None and case.fault.reason.code is ReasonCode.OUT_OF_MEMORY:
-            case = run.run(crew.of_one_each())
+        while crew.processes > 1 and case.fault is not None and case.fault.reason.code is ReasonCode.OUT_OF_MEMORY:
+            crew = crew.halved()
+            case = run.run(crew)
         return replace(case, fault=case.fault and self._in_the_users_words(case.fault))
 
     def _in_the_users_words(self, fault: Fault) -> Fault:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.measure.processes import Processes, by_cycles, foreseen_half_width, mean_of, processes_of
+from harness.measure.processes import Processes, foreseen_half_width, mean_of, null_left, parts
 from harness.measure.signed_rank import FEWEST, signed_rank_interval
 from harness.measure.statistics import Interval, median
 
@@ -88,13 +88,11 @@ class Ratio:
 
     @property
     def interval(self) -> Interval:
-        """The units' and the processes' half-widths in quadrature, on each side."""
+        """The wider of the units' and the processes', on each side: what processes differ by holds the units' noise."""
         if self.processes is None:
             return self.by_units
-        centre, beside = math.log(self.value), self.processes.half_width
-        below = math.hypot(centre - math.log(self.by_units.low), beside)
-        above = math.hypot(math.log(self.by_units.high) - centre, beside)
-        return Interval(math.exp(centre - below), math.exp(centre + above))
+        beside = math.exp(self.processes.half_width)
+        return Interval(min(self.by_units.low, self.value / beside), max(self.by_units.high, self.value * beside))
 
     @property
     def half_width(self) -> float:
@@ -134,20 +132,24 @@ def null_ratio_of(units: Sequence[Unit], processes: int = 1) -> Ratio | None:
 
 def ratio_of_logs(logs: Sequence[float], processes: int = 1) -> Ratio:
     """As `ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
-    alone = null_ratio_of_logs(logs, processes)
-    return Ratio(alone.value, alone.by_units, processes_of(logs, processes))
+    made_of = parts(logs, processes)
+    return _ratio(made_of.left, made_of.processes)
 
 
 def null_ratio_of_logs(logs: Sequence[float], processes: int = 1) -> Ratio:
     """As `null_ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
-    if len(logs) < UNITS[0]:
-        raise ValueError(f"{len(logs)} units, of at least {UNITS[0]}")
-    low, centre, high = signed_rank_interval(by_cycles(logs, processes))
-    return Ratio(math.exp(centre), Interval(math.exp(low), math.exp(high)))
+    return _ratio(null_left(logs, processes))
+
+
+def _ratio(logs: Sequence[float], processes: Processes | None = None) -> Ratio:
+    if len(logs) < FEWEST:
+        raise ValueError(f"{len(logs)} units, of at least {FEWEST}")
+    low, centre, high = signed_rank_interval(logs)
+    return Ratio(math.exp(centre), Interval(math.exp(low), math.exp(high)), processes)
 
 
 def _logs(units: Sequence[Unit]) -> list[float] | None:
-    if len(units) < UNITS[0]:
+    if len(units) < FEWEST:
         return None
     a_ns = [time for unit in units for time in (unit.a1_ns, unit.a2_ns)]
     b_ns = [time for unit in units for time in (unit.b1_ns, unit.b2_ns)]
@@ -160,7 +162,7 @@ def judge(units: Sequence[Unit], null_units: Sequence[Unit], processes: int = 1)
     """The verdict on one case, from its units and those of the null run, of so many processes of each version."""
     null, ratio = null_ratio_of(null_units, processes), ratio_of(units, processes)
     if null is None or ratio is None:
-        few = min(len(units), len(null_units)) < UNITS[0]
+        few = min(len(units), len(null_units)) < FEWEST
         return Judgement(None, Why.TOO_FEW if few else Why.TOO_SHORT, ratio, null, LEAST_THRESHOLD)
     return judge_ratio(ratio, null)
 
@@ -227,18 +229,21 @@ def enough(units: Sequence[Unit], spent_s: float, budget_s: float, processes: in
     """Whether the null run may end: only at one of `UNITS`, when the interval that it foresees is narrow enough or as
     wide as the processes make it, or when the next count would end beyond the budget.
 
+    What is foreseen from fewer than eight cycles of processes is too often narrow by chance to end on.
+
     It looks at the width alone, never at the centre, so stopping early favours no verdict; the run that decides takes
     the same number of units whatever it shows.
     """
     count = len(units)
-    if count not in UNITS:
+    if count not in UNITS or count % processes:
         return False
     if count == UNITS[-1]:
         return True
     null = null_ratio_of(units, processes)
     if null is not None:
         of_units = null.half_width
-        foreseen = math.hypot(of_units, foreseen_half_width([unit.log_ratio for unit in units], processes))
-        if foreseen <= TARGET_HALF_WIDTH or of_units <= LITTLE * foreseen:
+        known = count >= FEWEST * processes
+        foreseen = max(of_units, foreseen_half_width([unit.log_ratio for unit in units], processes))
+        if known and (foreseen <= TARGET_HALF_WIDTH or of_units <= LITTLE * foreseen):
             return True
     return spent_s * UNITS[UNITS.index(count) + 1] / count > budget_s

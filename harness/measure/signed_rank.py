@@ -24,6 +24,11 @@ def signed_rank_interval(values: Sequence[float], confidence: float = CONFIDENCE
     return walsh.smallest(skipped + 1), walsh.median(), walsh.smallest(walsh.count - skipped)
 
 
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The centre alone, of any values: it bears that 29 of 100 are far out, at 5 % more noise than a mean's without."""
+    return _Walsh(values).median()
+
+
 def _skipped(count: int, confidence: float) -> int:
     """How many Walsh averages to leave out at each end: the most for which both tails stay within 1 − confidence."""
     tail = (1 - confidence) / 2

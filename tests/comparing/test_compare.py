@@ -107,7 +107,7 @@ def test_a_traceback_names_the_users_file_and_is_not_wrapped(home: Path) -> None
 
 @pytest.mark.slow
 def test_several_processes_of_each_version(home: Path) -> None:
-    """Two of each, as on a GPU four; a case for which the memory does not suffice is done by one of each."""
+    """Two of each, as on a GPU eight; a case for which the memory does not suffice is done by one of each."""
     greedy = FAST.replace("    return", "    if data[0].numel() > 100_000:\n        raise MemoryError\n    return")
     files = write(home, fast=FAST, greedy=greedy)
     arguments = ("--grid", "cpu", "--budget", "0", "--processes", "2", "--json")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness.comparing.crew import Crew
 from harness.comparing.room import Room
 
 GB = 10**9
@@ -51,3 +52,18 @@ def test_workers_that_live_want_what_is_new_and_ended_ones_all_of_it(device: Sim
     assert first.held_bytes == 12 * GB
     room = Room(first)
     assert not room.suffices([worker(alive=False)] * 2)
+
+
+def test_a_crew_that_is_halved_keeps_the_first_and_ends_the_others() -> None:
+    ended: list[tuple[str, int]] = []
+
+    def contestant(side: str, number: int) -> Any:
+        return SimpleNamespace(side=side, number=number, close=lambda: ended.append((side, number)))
+
+    crew = Crew.of(4, contestant)
+    two = crew.halved()
+    assert ([c.number for c in two.a], [c.number for c in two.b], two.processes) == ([0, 1], [0, 1], 2)
+    assert sorted(ended) == [("a", 2), ("a", 3), ("b", 2), ("b", 3)]
+    one = two.halved()  # the null run takes a second one of A
+    assert ([c.number for c in one.a], [c.number for c in one.b], one.processes) == ([0, 1], [0], 1)
+    assert two.first is crew.first is one.first

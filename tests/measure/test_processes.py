@@ -24,12 +24,12 @@ from harness.measure.comparison import (
 from harness.measure.processes import (
     PROCESSES,
     Processes,
-    by_cycles,
     foreseen_half_width,
     mean_of,
+    null_left,
     null_pair,
     pair,
-    processes_of,
+    parts,
 )
 from harness.measure.statistics import Interval
 
@@ -38,7 +38,7 @@ TRUE = math.log(1.01)
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_every_process_has_one_unit_of_a_cycle_and_meets_each_of_the_others_alike(processes: int) -> None:
-    for start in range(0, 64, processes):
+    for start in range(0, 4 * processes, processes):
         cycle = [pair(unit, processes) for unit in range(start, start + processes)]
         assert sorted(a for a, _ in cycle) == sorted(b for _, b in cycle) == list(range(processes))
     met = Counter(pair(unit, processes) for unit in range(3 * processes**2))
@@ -52,21 +52,40 @@ def test_a_null_run_goes_round_a_ring() -> None:
     assert [null_pair(unit, 1) for unit in range(3)] == [(0, 1)] * 3
 
 
-def test_eight_units_reach_every_process_and_every_count_is_whole_cycles() -> None:
+def test_the_fewest_units_reach_every_process_and_a_run_ends_with_a_whole_cycle() -> None:
+    quick = [Unit(1e5, 1e5, 1e5, 1e5)] * UNITS[-1]
     for processes in PROCESSES:
-        assert all(count % processes == 0 for count in UNITS)
-        of = processes_of([0.0] * UNITS[0], processes)
+        fewest = max(UNITS[0], processes)
+        of = parts([0.0] * fewest, processes).processes
         assert of is None if processes == 1 else of == Processes((0.0,) * processes, (0.0,) * processes)
+        ends = [count for count in range(len(quick)) if enough(quick[:count], 1e9, 0.0, processes)]
+        assert ends[0] == fewest
+        assert all(count % processes == 0 for count in ends)
 
 
-def test_cycles_are_free_of_what_processes_add() -> None:
+def test_what_processes_add_is_taken_off() -> None:
     adds = [0.03, -0.01, 0.0, 0.005]
     logs = [adds[b] - adds[a] for a, b in (pair(unit, 4) for unit in range(64))]
-    assert by_cycles(logs, 4) == pytest.approx([0.0] * 16)
+    made_of = parts(logs, 4)
+    assert made_of.left == pytest.approx([0.0] * 64)
+    assert made_of.processes is not None
+    assert made_of.processes.of_b == pytest.approx([add - sum(adds) / 4 for add in adds])
+    assert made_of.processes.of_a == pytest.approx([sum(adds) / 4 - add for add in adds])
     ring = [adds[b] - adds[a] for a, b in (null_pair(unit, 4) for unit in range(64))]
-    assert by_cycles(ring, 4) == pytest.approx([0.0] * 16)
-    assert by_cycles(logs[:16], 4) == logs[:16]  # four cycles are too few for an interval
-    assert by_cycles(logs, 1) == logs
+    assert null_left(ring, 4) == pytest.approx([0.0] * 64)
+    assert null_left(ring[:16], 4) == ring[:16]
+    assert parts(logs[:16], 4).left == logs[:16]  # four cycles are too few to tell the sides from one another
+    assert parts(logs, 1).left == null_left(logs, 1) == logs
+
+
+def test_what_is_far_out_moves_no_process() -> None:
+    """Every seventh unit is off by half, which moves the mean of a process by 7 %."""
+    noise = random.Random(3)
+    logs = [noise.gauss(0.0, 0.002) + (0.5 if unit % 7 == 3 else 0.0) for unit in range(128)]
+    made_of = parts(logs, 4)
+    assert made_of.processes is not None
+    assert max(map(abs, (*made_of.processes.of_a, *made_of.processes.of_b))) < 0.003
+    assert null_ratio_of_logs(logs, 4).half_width < 0.002
 
 
 def test_the_half_width_by_hand() -> None:
@@ -75,8 +94,10 @@ def test_the_half_width_by_hand() -> None:
     variance = (4 * 0.01**2 + 4 * 0.02**2) / 6
     assert one.half_width == pytest.approx(3.707 * math.sqrt(variance / 2))
     widened = Ratio(1.1, Interval(1.1 / 1.001, 1.1 * 1.001), one)
-    assert math.log(widened.interval.high / 1.1) == pytest.approx(math.hypot(math.log(1.001), one.half_width))
-    assert math.log(1.1 / widened.interval.low) == pytest.approx(math.hypot(math.log(1.001), one.half_width))
+    assert math.log(widened.interval.high / 1.1) == pytest.approx(one.half_width)
+    assert math.log(1.1 / widened.interval.low) == pytest.approx(one.half_width)
+    wide = Ratio(1.1, Interval(1.1 / 1.1, 1.1 * 1.1), one)
+    assert wide.interval == wide.by_units
     assert widened.rests_on_processes
     assert Ratio(1.1, widened.by_units).interval == widened.by_units
 
@@ -104,12 +125,14 @@ def test_the_score_holds_what_a_process_adds_to_every_case() -> None:
     assert both.ratio.processes.half_width == pytest.approx(case.processes.half_width)  # type: ignore[union-attr]
     assert mean_of([None, case.processes], [0.5, 0.5]) == Processes((0.01, 0.0, 0.0, 0.0), (0.0,) * 4)
     assert mean_of([None, None], [0.5, 0.5]) is None
+    fewer = Processes((0.0, 0.04), (0.01, 0.0))  # where the device's memory held no more
+    assert mean_of([fewer, case.processes], [0.5, 0.5]) == Processes((0.01, 0.02), (0.005, 0.0))
 
 
 def test_the_null_run_ends_where_more_units_would_not_help() -> None:
     def null(adds: tuple[float, ...], count: int) -> list[Unit]:
         noise = random.Random(5)
-        logs = [adds[b] - adds[a] + noise.gauss(0, 0.004) for a, b in (null_pair(unit, 4) for unit in range(count))]
+        logs = [adds[b] - adds[a] + noise.gauss(0, 0.008) for a, b in (null_pair(unit, 4) for unit in range(count))]
         return [Unit(1e5, 1e5 * math.exp(log), 1e5 * math.exp(log), 1e5) for log in logs]
 
     far, near = (0.01, -0.01, 0.01, -0.01), (0.0,) * 4
