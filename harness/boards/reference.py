@@ -112,6 +112,10 @@ class Reference:
         with self._running("vary_input", spec):
             return function(data, seed)
 
+    def fresh(self, data: Any, spec: Spec, seed: int) -> Any:
+        """Another input of the case that `data` is one of: varied where the board can do that, else generated anew."""
+        return self.vary(data, seed, spec) if self.has_vary else self.generate(spec, seed)
+
     @property
     def has_spot_check(self) -> bool:
         return callable(getattr(self.module, "spot_check", None))

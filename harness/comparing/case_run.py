@@ -132,11 +132,7 @@ class CaseRun:
         return reading.wall_ns
 
     def _fresh(self) -> Any:
-        seed = self._next_seed()
-        if self._reference.has_vary:
-            self._data = self._reference.vary(self._data, seed)
-        else:
-            self._data = self._reference.generate(self._spec, seed)
+        self._data = self._reference.fresh(self._data, self._spec, self._next_seed())
         return pack_input(self._data, self._request.board)
 
     def _check(self, contestant: Contestant, output: Any, *, fully: bool) -> None:

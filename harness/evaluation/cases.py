@@ -264,9 +264,7 @@ class Benchmark(CaseRun):
         return samples
 
     def _fresh(self, data: Any, call: int) -> Any:
-        seed = self._seed("call", call)
-        reference = self.context.reference
-        return reference.vary(data, seed) if reference.has_vary else reference.generate(self.planned.spec, seed)
+        return self.context.reference.fresh(data, self.planned.spec, self._seed("call", call))
 
     def _check(self, data: Any, output: Any, call: int) -> None:
         reference = self.context.reference
