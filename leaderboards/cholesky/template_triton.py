@@ -23,7 +23,7 @@ def factor_kernel(a_ptr, l_ptr, batch, n, MATRICES: tl.constexpr, N: tl.constexp
     row = tl.arange(0, N)[None, :, None]
     col = tl.arange(0, N)[None, None, :]
     inside = (matrix < batch) & (row < n) & (col < n)
-    offset = matrix * n * n + row * n + col
+    offset = matrix.to(tl.int64) * n * n + row * n + col
     a = tl.load(a_ptr + offset, mask=inside, other=0.0)
     a = tl.where(inside, a, tl.where(row == col, 1.0, 0.0))
     for k in range(0, n):

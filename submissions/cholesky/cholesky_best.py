@@ -30,6 +30,9 @@ and fp32 registers take the sum over every 128 columns.
 L's hi and lo parts go through memory in the layout that wgmma reads (K-major, 128-byte swizzle), 64 KiB a tile, so
 that a fetch is a plain bulk copy.
 
+A CUDA graph can capture a shape after one call of it outside: the first call loads the kernel and copies the list of
+tasks, 8 bytes each. Lists are kept for good, since a graph may read them at any time.
+
 On an H200 335.8 µs by geomean over the board's 15 cases, 7.65 times cuSOLVER, from 2.8 (one matrix of 4096) to 22 (two
 of them). Up to 8192 a chain of pivots and announcements, 20 µs a column of tiles, is what takes time; from 16384
 on products are 56 to 66 % of the blocks' time and waiting for operands 32 to 27 %.
@@ -46,6 +49,7 @@ TASK_THREADS = 384  # two warpgroups that multiply, one that fetches
 TASK_SHARED_BYTES = 15 * 1024 + 3 * TILE_BYTES
 ONE_TILE_SHARED_BYTES = 15 * 1024 + 41_472
 SMALL = 64
+ALIGNED = 16  # bytes: of what a thread reads at once
 
 SMALL_SOURCE = r"""
 // One matrix a group of LANES lanes. Lane g holds rows g, g + LANES, ... of up to 32 columns at a time.
@@ -986,12 +990,23 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 """
 
 
-@functools.cache
 def kernel(source: str, name: str, shared_bytes: int):
-    """The kernel `name` of `source`, compiled for the device at hand."""
+    """The kernel `name` of `source`, compiled, and loaded on the current device, the only one that can launch it."""
     compiled = torch.cuda._compile_kernel(source, name, compute_capability="90a")
     compiled.set_shared_memory_config(shared_bytes)
     return compiled
+
+
+@functools.cache
+def small_kernel(name: str, device: int):
+    """device: the current one."""
+    return kernel(SMALL_SOURCE, name, 0)
+
+
+@functools.cache
+def tile_kernel(name: str, whole: bool, shared_bytes: int, device: int):
+    """whole: no tile reaches beyond its matrix. device: the current one."""
+    return kernel(f"#define WHOLE {'true' if whole else 'false'}\n{TASK_SOURCE}", name, shared_bytes)
 
 
 @functools.cache
@@ -1031,14 +1046,9 @@ def task_list(batch: int, n: int, device: torch.device) -> torch.Tensor:
     return torch.cat(tasks).to(device)
 
 
-def tile_kernel(n: int, name: str, shared_bytes: int):
-    whole = "true" if n % TILE == 0 else "false"
-    return kernel(f"#define WHOLE {whole}\n{TASK_SOURCE}", name, shared_bytes)
-
-
 def factor_one_tile(data: torch.Tensor, out: torch.Tensor) -> None:
     batch, n, _ = data.shape
-    tile_kernel(n, "factor_one_tile", ONE_TILE_SHARED_BYTES)(
+    tile_kernel("factor_one_tile", n % TILE == 0, ONE_TILE_SHARED_BYTES, data.get_device())(
         grid=(batch, 1, 1), block=(256, 1, 1), args=[data, out, n], shared_mem=ONE_TILE_SHARED_BYTES
     )
 
@@ -1049,7 +1059,7 @@ def factor_tiles(data: torch.Tensor, out: torch.Tensor) -> None:
     tasks = task_list(batch, n, data.device)
     tiles = torch.empty(batch * (edge * (edge + 1) // 2) * TILE_BYTES, dtype=torch.uint8, device=data.device)
     progress = torch.zeros(2 * batch * edge + 2, dtype=torch.int32, device=data.device)
-    tile_kernel(n, "factor_tiles", TASK_SHARED_BYTES)(
+    tile_kernel("factor_tiles", n % TILE == 0, TASK_SHARED_BYTES, data.get_device())(
         grid=(min(multiprocessors(data.device), len(tasks)), 1, 1),
         block=(TASK_THREADS, 1, 1),
         args=[data, out, tiles, progress[2:], progress, tasks, len(tasks), n, edge],
@@ -1059,16 +1069,25 @@ def factor_tiles(data: torch.Tensor, out: torch.Tensor) -> None:
 
 def factor_small(data: torch.Tensor, out: torch.Tensor) -> None:
     batch, n, _ = data.shape
-    if n <= 32:
-        kernel(SMALL_SOURCE, "factor_32", 0)(grid=(-(-batch // 8), 1, 1), block=(128, 1, 1), args=[data, out, batch, n])
-    else:
-        kernel(SMALL_SOURCE, "factor_64", 0)(grid=(batch, 1, 1), block=(32, 1, 1), args=[data, out, batch, n])
+    name, blocks, threads = ("factor_32", -(-batch // 8), 128) if n <= 32 else ("factor_64", batch, 32)
+    launch = small_kernel(name, data.get_device())
+    launch(grid=(blocks, 1, 1), block=(threads, 1, 1), args=[data, out, batch, n])
 
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
+    if data.data_ptr() % ALIGNED:
+        data = data.clone()
     out = torch.empty_like(data)
+    if not data.numel():
+        return out
     n = data.shape[-1]
     factor = factor_small if n <= SMALL else factor_one_tile if n <= TILE else factor_tiles
-    factor(data, out)
+    if data.get_device() == torch.cuda.current_device():
+        factor(data, out)
+    else:
+        with torch.cuda.device(data.device):
+            factor(data, out)
     return out

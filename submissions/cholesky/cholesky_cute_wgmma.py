@@ -29,7 +29,8 @@ through the same steps and become I·L⁻ᵀ: the inverse takes no steps of its 
 this kernel, of one, two or four warps.
 
 The host program, `cholesky`, is compiled as well: one call launches everything. Sizes are run-time values, so there is
-one compilation for n > 128, and for n ≤ 128 two for each number of warps: n of 32, 64, 128, and less.
+one compilation for n > 128, and for n ≤ 128 two for each number of warps: n of 32, 64, 128, and less. It is loaded on
+the device of its first call; a process uses one, which is the current one.
 Above, what is no multiple of 128 is padded by an identity in a copy. The root of a negative pivot is NaN, and so is
 what follows.
 
@@ -565,7 +566,10 @@ def padded(data: torch.Tensor, size: int) -> torch.Tensor:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
-    data = data.contiguous()
+    if not data.is_contiguous():
+        data = data.contiguous()
+    if data.data_ptr() % ALIGNED:
+        data = data.clone()
     batch, n, _ = data.shape
     stream = cuda.CUstream(torch.cuda.current_stream(data.device).cuda_stream)
     if n <= SMALL:

@@ -26,11 +26,12 @@ the trailing matrix is updated once a group. `plan` is the order of all launches
 
 n ≤ 128 is one launch of factor_kernel. Sizes that no block divides are padded by an identity in registers.
 
-Good at being read, and at running on anything from sm_80 on; its residual is of the library's class (on a CPU, where
-its source runs as Python, at most about twice it). The FMA units bound it where tensor cores would not. Compiled for
-sm_80, sm_90a and sm_100a by Triton 3.7.1, for the last two by 3.6 as well (where update_kernel takes 198 registers on
-sm_90a instead of 113, so that one program fits instead of two). On an H200, by Triton 3.6, 938.8 µs by geomean over the
-board's 15 cases, 2.74 times cuSOLVER: 8 times at n = 32, as fast from 8192 on.
+Good at being read, and nothing in it is Hopper's alone: compiled for sm_80, sm_90a and sm_100a by Triton 3.7.1, for the
+last two by 3.6 as well (where update_kernel takes 198 registers on sm_90a instead of 113, so that one program fits
+instead of two), run on sm_90 only. The FMA units bound it where tensor cores would not. Its residual on an H200 is at
+most 3.5 times cuSOLVER's (1·2048 `spectrum`). There, by Triton 3.6, 938.8 µs by geomean over the board's 15 cases, 2.74
+times cuSOLVER: 7.96 times at n = 32, slower at one matrix of 4096 (0.72, by device events 0.77), 1.07 at one of 8192,
+1.03 at one of 16384, 0.96 at one of 32768.
 """
 
 from collections.abc import Iterator
@@ -305,6 +306,8 @@ def plan(n: int) -> Iterator[Step]:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
     batch, n, _ = data.shape
     factor = torch.empty_like(data)
     if n <= SMALL:

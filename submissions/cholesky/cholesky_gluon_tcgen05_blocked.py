@@ -31,6 +31,8 @@ Matrices of up to 64 rows are one launch of `small_kernel`, each in the register
 that is no multiple of 128 is padded by an identity in a copy, so that no kernel has masks and TMA has its alignment.
 The root of a negative pivot is NaN, and so is what follows.
 
+Good at showing plainly how tcgen05 is used.
+
 Compiled for sm_100a and sm_103a, not run here. On the CPU these functions were run as Python, over torch, with random
 delays of all that is asynchronous.
 """
@@ -454,6 +456,10 @@ def factor_blocks(a: torch.Tensor) -> torch.Tensor:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
+    if data.data_ptr() % 16:  # where TMA may begin
+        data = data.clone()
     n = data.shape[-1]
     if n <= SMALL:
         return factor_small(data)

@@ -21,8 +21,11 @@ A comes and goes through two buffers, in the steps' shadow.
 operands from shared memory, where two of 128 × 128 take 16 and by the datasheet's rates all of its bandwidth. Both
 accumulators together are the 512 columns of tensor memory, four stages of 48 KiB and the two buffers 224 KiB: one
 thread block an SM. A wide tile on the diagonal has a block above it, which is written as it comes, since `solve_kernel`
-puts zeros there later. What of a tile lies beyond the right end is outside of the matrix that TMA's descriptor names:
-it reads as zero and is not written.
+puts zeros there later. What of a tile lies beyond the right end is no part of L: TMA reads zeros there of A and writes
+nothing. The right operand of these columns is what comes below the matrix in the panel, the next matrix's rows, written
+already or not (zeros after the last matrix); no other column of the product depends on it.
+
+Good at hiding an epilogue under the next tile's products.
 
 Compiled for sm_100a and sm_103a, not run here. On the CPU these functions were run as Python, over torch, with random
 delays of all that is asynchronous.
@@ -508,6 +511,10 @@ def factor_blocks(a: torch.Tensor) -> torch.Tensor:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
+    if data.data_ptr() % 16:  # where TMA may begin
+        data = data.clone()
     n = data.shape[-1]
     if n <= SMALL:
         return factor_small(data)

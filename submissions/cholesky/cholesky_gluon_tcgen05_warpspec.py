@@ -21,6 +21,8 @@ the products, all went on to a slice of the tile before, and a slice that came l
 and each waits only for what it needs, by the barriers on the right. The first two have no barrier of the whole thread
 block in their loops, and need few registers: 64 a thread, so that the third has 192.
 
+Good at letting no kind of work wait for another's turn.
+
 Compiled for sm_100a and sm_103a, not run here. On the CPU these functions were run as Python, over torch, with random
 delays of all that is asynchronous.
 """
@@ -523,6 +525,10 @@ def factor_blocks(a: torch.Tensor) -> torch.Tensor:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
+    if data.data_ptr() % 16:  # where TMA may begin
+        data = data.clone()
     n = data.shape[-1]
     if n <= SMALL:
         return factor_small(data)

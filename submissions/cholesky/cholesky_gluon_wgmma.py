@@ -26,9 +26,9 @@ the map (`tile_of`) takes columns of tiles eight at a time, so that tiles in wor
 *factor_kernel* holds a row a thread: all columns of a strip are registers of the row's thread, and a column of L passes
 through shared memory once and is read by broadcast. The inverse is had in the same way: X·L11ᵀ = I is solved a row of X
 a thread, with the same columns and without a word between threads. With it, TRSM is a product instead of 128 steps;
-what that costs in accuracy grows with the condition of one diagonal block. On a CPU, where its source runs as Python,
-the residual on `lowrank` of four decades is up to ten times the library's and 0.2 % of what the board allows; elsewhere
-it is at most about twice the library's.
+what that costs in accuracy grows with the condition of one diagonal block. On an H200 the residual is at most 11.4
+times cuSOLVER's (1·2048 `spectrum`), ten times on `lowrank` of four decades (4·256, 0.29 % of what the board allows),
+elsewhere up to 4.3 (16·512, 640·512).
 
 A trailing matrix that goes through memory once for every BLOCK columns would be bound by that. So columns come in
 groups: inside a group a block first takes off what the group's columns to its left explain (left-looking: update_kernel
@@ -581,6 +581,8 @@ LAUNCH = {"factor": factor, "solve": solve, "update": update}
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
     batch, n, _ = data.shape
     out = torch.empty_like(data)
     if n <= SMALL:

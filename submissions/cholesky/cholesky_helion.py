@@ -88,6 +88,8 @@ def padded(data: torch.Tensor, block: int) -> torch.Tensor:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
     n = data.shape[-1]
     block = 32 if n <= 32 else BLOCK
     work = padded(data, block)

@@ -5,9 +5,10 @@
 Given a batch, `cholesky_ex` calls cuSOLVER's batched routine, which is meant for many small matrices. From LOOPED_FROM
 on this file calls the routine for one in a loop instead, whatever the batch.
 
-On an H200 2495.0 µs by geomean over the board's 15 cases, 1.02 times cuSOLVER. The loop is 3.76 times as fast for two
-matrices of 4096 and 2.49 for two of 2048, even for four of 1024, and slower for eight of 2048 (0.92) and sixty of 1024
-(0.16): where the crossing lies depends on the batch as much as on n, and a threshold in n alone misses it.
+Good at two large matrices. On an H200 2495.0 µs by geomean over the board's 15 cases, 1.02 times cuSOLVER. The loop is
+3.76 times as fast for two matrices of 4096 and 2.49 for two of 2048, even for four of 1024, and slower for eight of
+2048 (0.92) and sixty of 1024 (0.16): where the crossing lies depends on the batch as much as on n, and a threshold in n
+alone misses it.
 """
 
 import torch

@@ -98,6 +98,8 @@ def update_kernel(source_ptr, l_ptr, n, start, BLOCK: tl.constexpr, ROWS: tl.con
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
     batch, n, _ = data.shape
     factor = torch.empty_like(data)
     block = min(BLOCK, max(16, triton.next_power_of_2(n)))

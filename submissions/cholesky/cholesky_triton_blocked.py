@@ -323,4 +323,6 @@ def factor_large(data: torch.Tensor) -> torch.Tensor:
 
 def custom_kernel(data: input_t) -> output_t:
     """data: [batch, n, n] float32, symmetric positive definite. Returns L: [batch, n, n] float32."""
+    if not data.is_contiguous():
+        data = data.contiguous()
     return factor_small(data) if data.shape[-1] <= TILE else factor_large(data)

@@ -38,6 +38,29 @@ def assert_right(
     return data, factor
 
 
+def views_of(data: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same matrices as the board never gives them: strided, or at an address of four bytes only."""
+    batch, n, _ = data.shape
+    views = {
+        "transposed": data.new_zeros(batch, n, n).mT,
+        "corners": data.new_zeros(batch, n + 3, n + 5)[:, :n, :n],
+        "every other": data.new_zeros(2 * batch, n, n)[::2],
+        "odd address": data.new_zeros(data.numel() + 1)[1:].view_as(data),
+    }
+    for view in views.values():
+        view.copy_(data)
+    return views
+
+
+def assert_right_of_any_view(module: ModuleType, reference: ModuleType, batch: int, n: int) -> None:
+    data = reference.generate_input(batch, n, 2, 1000 + n, "dense")
+    for name, view in views_of(data).items():
+        factor = module.custom_kernel(view)
+        right, message = reference.check_implementation(data, factor)
+        assert right, f"{name}: {message}"
+        assert torch.equal(view, data), name
+
+
 def assert_not_finite_where_not_positive_definite(module: ModuleType, n: int) -> None:
     data = torch.eye(n).repeat(2, 1, 1)
     data[1, n // 2, n // 2] = -1

@@ -26,6 +26,7 @@ from cholesky_checks import (
     FOLDER,
     assert_not_finite_where_not_positive_definite,
     assert_right,
+    assert_right_of_any_view,
     compile_without_spills,
     residual,
 )
@@ -153,11 +154,16 @@ def kernel(name: str, body: Any, log: list[str]) -> Any:
 
 def on_cpu(module: ModuleType, kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The host program as Python: pointers are addresses of CPU tensors, and kernels are what is given."""
+
+    def pointers(*addresses: int) -> tuple[int, ...]:
+        assert not any(address % module.ALIGNED for address in addresses)
+        return addresses
+
     stand_ins = {
         "cutlass": SimpleNamespace(range=lambda n, unroll: range(n), const_expr=bool),
         "Int32": int,
         **{name: MagicMock() for name in ("cute", "cuda", "blackwell", "warpgroup", "tile_mma")},
-        "pointers": lambda *addresses: addresses,
+        "pointers": pointers,
         "matrices": lambda address, n, batch, divisor: tensor_at(address, batch, n, n),
         "rows_of": lambda address, rows, columns: tensor_at(address, rows, columns),
         "operand": lambda x, *_: x,
@@ -191,6 +197,11 @@ CASES = [
 def test_host_program_and_numerics(module, reference, batch: int, n: int, case: str, cond: int) -> None:
     assert_right(module, reference, batch, n, case, cond)
     assert len(module.launches) == (1 if n <= module.SMALL else launches_for(-(-n // module.TILE), module.PANEL))
+
+
+@pytest.mark.parametrize("n", [20, 64, 256, 300])
+def test_right_of_any_view(module, reference, n: int) -> None:
+    assert_right_of_any_view(module, reference, 2, n)
 
 
 def launches_for(blocks: int, panel: int) -> int:

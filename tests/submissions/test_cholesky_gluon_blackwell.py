@@ -15,6 +15,7 @@ from cholesky_checks import (
     FOLDER,
     assert_not_finite_where_not_positive_definite,
     assert_right,
+    assert_right_of_any_view,
     compile_without_spills,
     functions_of,
     residual,
@@ -68,6 +69,12 @@ def test_plan_sums_every_product_once(blocks: int) -> None:
 def test_right(reference, batch: int, n: int, case: str, cond: int) -> None:
     """The first of the files; what the others share with it is the same."""
     assert_right(emulated(FILES[0]), reference, batch, n, case, cond)
+
+
+@pytest.mark.parametrize("n", [20, 256])
+@pytest.mark.parametrize("file", FILES)
+def test_right_of_any_view(reference, file: str, n: int) -> None:
+    assert_right_of_any_view(emulated(file), reference, 2, n)
 
 
 @pytest.mark.parametrize("file", FILES)

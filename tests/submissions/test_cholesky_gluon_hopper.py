@@ -16,6 +16,7 @@ from cholesky_checks import (
     FOLDER,
     assert_not_finite_where_not_positive_definite,
     assert_right,
+    assert_right_of_any_view,
     compile_without_spills,
     functions_of,
     residual,
@@ -64,6 +65,11 @@ def times_the_librarys(module, reference, batch: int, n: int, case: str = "dense
 )  # fmt: skip
 def test_right(module, reference, batch: int, n: int, case: str, cond: int) -> None:
     assert_right(module, reference, batch, n, case, cond)
+
+
+@pytest.mark.parametrize("n", [20, 140])
+def test_right_of_any_view(module, reference, n: int) -> None:
+    assert_right_of_any_view(module, reference, 2, n)
 
 
 @pytest.mark.parametrize(("batch", "n"), [(2, 130), (1, 260)])
