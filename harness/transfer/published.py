@@ -33,7 +33,7 @@ from harness.evaluation.record import (
 from harness.store import codec
 from harness.store.bulk import NewEvaluation, NewSubmission
 from harness.transfer.documents import is_number, is_text
-from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of
+from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of, word_of
 
 COLUMNS = (
     "submission_id",
@@ -197,10 +197,7 @@ _name = lru_cache(maxsize=8192, typed=True)(name_of)
 def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any) -> tuple[codec.Columns, str]:
     """The columns of results that differ by score and time, and what is kept of their rows: a template that takes the
     text of the score."""
-    try:
-        mode = Mode(mode_name)
-    except ValueError:
-        raise RowError(f"mode is {mode_name!r} (allowed: {', '.join(Mode)})") from None
+    mode = word_of(mode_name, "mode", Mode)
     status = _STATUS.get(word, Status.FAILED)
     if passed is not None:
         status = Status.PASSED if passed else Status.FAILED
