@@ -30,7 +30,7 @@ from harness.evaluation.record import (
     ReasonCode,
     Status,
 )
-from harness.store import codec
+from harness.store import codec, standings
 from harness.store.bulk import NewEvaluation, NewSubmission
 from harness.transfer.documents import is_number, is_text
 from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of, word_of
@@ -237,7 +237,8 @@ def _run(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     if kept is not None:
         return {name: kept.get(name) for name in _OF_THE_RUN}
     status = Status(evaluation["status"])
-    score_ns = evaluation["score_ns"]
+    # The schema has no word for a score that does not rank: it would be read as one that does.
+    score_ns = evaluation["score_ns"] if standings.ranks(evaluation) else None
     return {
         "status": _STATUS_WORD.get(status, "failed"),
         "score": None if score_ns is None else score_ns / 1e9,
