@@ -5,7 +5,7 @@ What only one of the two databases understands is a pair, indexed by whether it 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0009"
+SCHEMA_VERSION = "0010"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = (
