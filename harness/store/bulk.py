@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from harness.store import foreign_keys, queries, standings
+from harness.store import queries, standings, suspended
 from harness.store.batch import Batch
 from harness.store.calibrations import Calibration, table_and_columns
 from harness.store.database import Database, connect
@@ -78,9 +78,9 @@ class Added:
 
 
 @contextmanager
-def open_bulk(url: str | None = None, *, large: bool = False) -> Iterator[BulkWriter]:
-    """A writer to the store at `url` (default `location.database_url()`), made or migrated if need be; `large` where
-    much is to come.
+def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter]:
+    """A writer to the store at `url` (default `location.database_url()`), made or migrated if need be; `coming` is how
+    many submissions are to come, where that is known and many.
 
     Leaving the block brings the standings up to date. A block that is cut off leaves what was added, and standings
     that the next writer mends. Raises MachineError when the store can't be written.
@@ -105,8 +105,7 @@ def open_bulk(url: str | None = None, *, large: bool = False) -> Iterator[BulkWr
             db.run("SET synchronous_commit = off")  # for the same reason
             with suppress(*db.errors):  # before version 14, or built without it
                 db.run("SET default_toast_compression = lz4")  # a quarter less work for the server than with pglz
-        if large:
-            foreign_keys.suspend(db)
+        suspended.suspend(db, coming)
         writer = BulkWriter(db)
         try:
             yield writer
@@ -158,13 +157,14 @@ class BulkWriter:
         """Wait for what was added, bring the standings of every class that got runs up to date, and have the server
         write everything down."""
         self._thread.finish()
+        if self._db.postgres:
+            with self._db.transaction():
+                suspended.restore(self._db)
         for class_id in standings.stale_classes(self._db):
             with self._db.transaction():
                 standings.refresh_class(self._db, class_id)
         if self._db.postgres:
-            with self._db.transaction():
-                foreign_keys.restore(self._db)
             self._db.run("SET synchronous_commit = on")
             self._db.value("SELECT txid_current()")  # a transaction that is written down, and all before it
             if self.added.submissions:
-                self._db.run("ANALYZE")
+                self._db.run(queries.ANALYZE)
