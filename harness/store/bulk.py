@@ -105,8 +105,8 @@ def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter
             db.run("SET synchronous_commit = off")  # for the same reason
             with suppress(*db.errors):  # before version 14, or built without it
                 db.run("SET default_toast_compression = lz4")  # a quarter less work for the server than with pglz
-        suspended.suspend(db, coming)
-        writer = BulkWriter(db)
+        exactly = coming if suspended.suspend(db, coming) else 0
+        writer = BulkWriter(db, exactly)
         try:
             yield writer
         finally:
@@ -123,10 +123,10 @@ class BulkWriter:
     """Adds batches, some seconds of them in a transaction, while the caller makes the next: an error of one comes with
     a later call. What was added is written and counted when `settle` returns."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, exactly: int = 0) -> None:
         self._db = db
         self._store_id = str(db.value(queries.INFO, {"key": "store_id"}))
-        self._seen = Seen(db)
+        self._seen = Seen(db, exactly)
         self._thread = WriterThread(db)
         self.added = Added()
 

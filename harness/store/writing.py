@@ -256,7 +256,7 @@ def _complete(db: Database) -> None:
     that was cut off left undone."""
     if db.value(queries.INFO, {"key": "store_id"}) is None:
         db.run(queries.SET_INFO, {"key": "store_id", "value": str(uuid.uuid4())})
-    suspended.restore(db, indexes_alone=True)
+    suspended.restore(db, suspended.INDEXES)
     if db.value(queries.INFO, {"key": "standings"}) != standings.VERSION:
         standings.rebuild(db)
     for class_id in standings.stale_classes(db):

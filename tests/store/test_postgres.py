@@ -21,7 +21,7 @@ from test_ranked_reads import add
 
 from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, IsolationLevel, Mode, Status
-from harness.store import Store, codec, open_reader, standings, suspended
+from harness.store import Store, codec, open_reader, standings, suspended, writer_thread
 from harness.store.bulk import NewEvaluation, NewSubmission, open_bulk
 from harness.store.database import connect
 from harness.store.location import location
@@ -198,7 +198,9 @@ def schema_of(url: str) -> dict[str, str]:
     return dict(indexes + keys)
 
 
+ORIGINS = "index ix_submissions_origin"
 SUSPENDED = {
+    ORIGINS,
     "index ix_submissions_leaderboard_user_name_created_at_id",
     "index pk_scored_runs",
     "key fk_evaluations_submission_id_submissions",
@@ -230,6 +232,45 @@ def test_a_large_bulk_write_gives_indexes_and_keys_back(postgres_url: str) -> No
         assert before.keys() - schema_of(postgres_url).keys() == SUSPENDED
         writer.add(some(1))
     assert schema_of(postgres_url) == before
+
+
+def test_a_submission_that_comes_again_is_known_without_the_index_of_origins(postgres_url: str) -> None:
+    Store.open(postgres_url).close()
+    before = schema_of(postgres_url)
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        for number in range(4):
+            writer.add(some(number, "ada"))
+        writer.add([*some(2, "bob"), *some(4, "bob")])
+        writer.add(some(5))
+    assert (writer.added.submissions, writer.added.evaluations, writer.added.known) == (6, 6, 1)
+    assert schema_of(postgres_url) == before
+
+
+def test_another_import_in_the_middle_of_a_large_one(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From then on every origin is looked up, for which the index is there; a store that holds something keeps it."""
+    monkeypatch.setattr(writer_thread, "LONGEST_TRANSACTION_S", 0.1)
+    Store.open(postgres_url).close()
+    before = schema_of(postgres_url)
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        writer.add(some(1))
+        wait_for_submissions(postgres_url, 1)
+        with open_bulk(postgres_url, coming=MANY) as another:
+            assert before.keys() - schema_of(postgres_url).keys() == SUSPENDED - {ORIGINS}
+            another.add([*some(1), *some(2)])
+        writer.add([*some(2), *some(3)])
+    assert (writer.added.submissions, another.added.submissions) == (2, 1)
+    assert schema_of(postgres_url) == before
+    db = connect(location(postgres_url))
+    assert db.tuples("SELECT origin FROM submissions ORDER BY id") == [("o/1",), ("o/2",), ("o/3",)]
+    db.close()
+
+
+def wait_for_submissions(url: str, count: int) -> None:
+    """Until so many are committed: a bulk write's transaction takes some seconds."""
+    db = connect(location(url))
+    while db.value("SELECT count(*) FROM submissions") < count:
+        time.sleep(0.05)
+    db.close()
 
 
 def test_readers_see_the_same_meanwhile(server_home: Path) -> None:

@@ -415,7 +415,11 @@ def test_what_json_lacks_goes_out_as_text(home: Path, harness: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "of_case", "told"),
     [
-        ("status", False, "'status' of an evaluation is 'x' (allowed: running, passed, failed, rejected, error, timeout, interrupted)"),
+        (
+            "status",
+            False,
+            "is 'x' (allowed: running, passed, failed, rejected, error, timeout, interrupted)",
+        ),
         ("protocol", False, "'protocol' of an evaluation is 'x' (allowed: sealed-1, popcorn, hosted)"),
         ("rank_reason_code", False, "'rank_reason_code' of an evaluation is 'x' (allowed: wrong_answer, contract, "),
         ("kind", True, "'kind' of a case is 'x' (allowed: test, benchmark)"),
