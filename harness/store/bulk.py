@@ -105,8 +105,7 @@ def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter
             db.run("SET synchronous_commit = off")  # for the same reason
             with suppress(*db.errors):  # before version 14, or built without it
                 db.run("SET default_toast_compression = lz4")  # a quarter less work for the server than with pglz
-        exactly = coming if suspended.suspend(db, coming) else 0
-        writer = BulkWriter(db, exactly)
+        writer = BulkWriter(db, coming)
         try:
             yield writer
         finally:
@@ -123,16 +122,27 @@ class BulkWriter:
     """Adds batches, some seconds of them in a transaction, while the caller makes the next: an error of one comes with
     a later call. What was added is written and counted when `settle` returns."""
 
-    def __init__(self, db: Database, exactly: int = 0) -> None:
+    def __init__(self, db: Database, coming: int = 0) -> None:
         self._db = db
         self._store_id = str(db.value(queries.INFO, {"key": "store_id"}))
-        self._seen = Seen(db, exactly)
+        self._seen = Seen(db)
+        self._coming = coming if db.postgres else 0
         self._thread = WriterThread(db)
         self.added = Added()
 
     def add(self, batch: Sequence[NewSubmission]) -> None:
         """Add what is new of a batch, in its order."""
+        if self._coming:
+            self._do_without(batch)
         self._thread.do(partial(Batch(self._db, self._store_id, batch, self._seen).write, self.added))
+
+    def _do_without(self, batch: Sequence[NewSubmission]) -> None:
+        """Suspend what a large write does without; not where most of its first batch is known: so may the rest be."""
+        coming, self._coming = self._coming, 0
+        origins = {each.origin for each in batch}
+        known = self._db.look_up("submissions", "origin", origins, "origin")
+        if 2 * len(known) <= len(origins) and suspended.suspend(self._db, coming):
+            self._seen = Seen(self._db, coming)
 
     def add_calibrations(self, batch: Sequence[Calibration]) -> None:
         """Add what is new of a batch, in its order: a calibration is known by all that it says."""
