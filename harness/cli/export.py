@@ -43,7 +43,7 @@ def export_command(
 
     JSON lines (.jsonl, .jsonl.gz) hold everything, seeds and logs' paths included, what `harness compile` said and what
     `harness calibrate` measured; `harness import` gives it all back. Parquet (.parquet) is the schema of the published
-    competition data: source, score and status, for other tools.
+    competition data: source, status, and the scores that rank, for other tools.
 
     \b
     harness export backup.jsonl.gz

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from harness.store.bulk import Added
 
 BAD_ROWS_SHOWN = 20
-LARGE_BYTES = 4 << 20
-"""From about 20,000 rows on, writing without foreign keys gains more than checking them at the end takes."""
 
 
 @click.command()
@@ -46,7 +44,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
     """
     from harness.store.bulk import open_bulk
     from harness.transfer.errors import BadRow, DamagedFile
-    from harness.transfer.import_ import import_lines, import_parquet
+    from harness.transfer.import_ import coming, import_lines, import_parquet
 
     bad: list[BadRow] = []
     count = 0
@@ -62,7 +60,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
     unit = "row" if parquet else "line"
     begin = time.monotonic()
     damage: DamagedFile | None = None
-    with open_bulk(large=file.stat().st_size >= LARGE_BYTES) as writer, teller(f"{unit}s read") as told:
+    with open_bulk(coming=coming(file) if parquet else 0) as writer, teller(f"{unit}s read") as told:
         added = writer.added
         try:
             (import_parquet if parquet else import_lines)(writer, file, report, told)

@@ -24,11 +24,15 @@ def evaluation_score(
     """The score of a passed evaluation over all its benchmark cases, in grid order.
 
     None when it did not pass, when cases were left out (a score of part of a grid compares with nothing), when it ran
-    no benchmarks, and when a case has no meaningful figure.
+    no benchmarks, and when a case has no meaningful figure. Cases were left out, too, where the numbers of those that
+    ran lack one: an earlier harness did not say so in mode `benchmark`.
     """
     if outcome.status is not Status.PASSED:
         return None
     if outcome.rank_reason is not None and outcome.rank_reason.code is ReasonCode.CASES_LEFT_OUT:
+        return None
+    numbers = {case.index for case in cases if case.kind is CaseKind.BENCHMARK}
+    if numbers != set(range(len(numbers))):
         return None
     try:
         return score_of_cases(header.ranking_by, cases)

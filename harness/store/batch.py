@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.store import queries, standings
+from harness.store import queries, standings, suspended
 from harness.store.database import Database
 from harness.store.seen import Seen
 
@@ -69,7 +69,8 @@ class Batch:
         self._names = tuple(shared)  # of the columns that evaluations share
         self._evaluations = self._prepared()
         self._seen = seen
-        self._again = {*seen.again(self._first), *seen.again(self._sources)}
+        self._again = set(seen.again(self._sources))
+        self._origins_again = set(seen.origins_again(self._first))
 
     def _prepared(self) -> dict[str, _Evaluation]:
         """The first evaluation of each origin."""
@@ -95,7 +96,7 @@ class Batch:
     def write(self, added: Added) -> None:
         """Write what is new of it, within the caller's transaction."""
         if not self._seen.is_all(self._db):
-            self._again = {*self._first, *self._sources}
+            self._again, self._origins_again = set(self._sources), set(self._first)
         known = self._known()
         known_evaluations = self._evaluations_of(set(known.values()))
         new = {origin: index for origin, index in self._first.items() if origin not in known}
@@ -119,7 +120,9 @@ class Batch:
 
     def _known(self) -> dict[str, int]:
         """The ids of submissions that are there already, by origin: imported before, or made in this very store."""
-        found = dict(self._db.look_up("submissions", "origin", self._first.keys() & self._again, "origin, id"))
+        if self._origins_again and self._seen.exact:
+            suspended.restore(self._db, suspended.OF_ORIGINS)
+        found = dict(self._db.look_up("submissions", "origin", self._origins_again, "origin, id"))
         rows = self._db.look_up("submissions", "id", self._ours, "id, origin")
         return found | {f"{self._own}{row[0]}": row[0] for row in rows if row[1] is None}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from harness.store import foreign_keys, queries, standings
+from harness.store import queries, standings, suspended
 from harness.store.batch import Batch
 from harness.store.calibrations import Calibration, table_and_columns
 from harness.store.database import Database, connect
@@ -78,9 +78,9 @@ class Added:
 
 
 @contextmanager
-def open_bulk(url: str | None = None, *, large: bool = False) -> Iterator[BulkWriter]:
-    """A writer to the store at `url` (default `location.database_url()`), made or migrated if need be; `large` where
-    much is to come.
+def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter]:
+    """A writer to the store at `url` (default `location.database_url()`), made or migrated if need be; `coming` is how
+    many submissions are to come, where that is known and many.
 
     Leaving the block brings the standings up to date. A block that is cut off leaves what was added, and standings
     that the next writer mends. Raises MachineError when the store can't be written.
@@ -105,9 +105,7 @@ def open_bulk(url: str | None = None, *, large: bool = False) -> Iterator[BulkWr
             db.run("SET synchronous_commit = off")  # for the same reason
             with suppress(*db.errors):  # before version 14, or built without it
                 db.run("SET default_toast_compression = lz4")  # a quarter less work for the server than with pglz
-        if large:
-            foreign_keys.suspend(db)
-        writer = BulkWriter(db)
+        writer = BulkWriter(db, coming)
         try:
             yield writer
         finally:
@@ -124,16 +122,27 @@ class BulkWriter:
     """Adds batches, some seconds of them in a transaction, while the caller makes the next: an error of one comes with
     a later call. What was added is written and counted when `settle` returns."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, coming: int = 0) -> None:
         self._db = db
         self._store_id = str(db.value(queries.INFO, {"key": "store_id"}))
         self._seen = Seen(db)
+        self._coming = coming if db.postgres else 0
         self._thread = WriterThread(db)
         self.added = Added()
 
     def add(self, batch: Sequence[NewSubmission]) -> None:
         """Add what is new of a batch, in its order."""
+        if self._coming:
+            self._do_without(batch)
         self._thread.do(partial(Batch(self._db, self._store_id, batch, self._seen).write, self.added))
+
+    def _do_without(self, batch: Sequence[NewSubmission]) -> None:
+        """Suspend what a large write does without; not where most of its first batch is known: so may the rest be."""
+        coming, self._coming = self._coming, 0
+        origins = {each.origin for each in batch}
+        known = self._db.look_up("submissions", "origin", origins, "origin")
+        if 2 * len(known) <= len(origins) and suspended.suspend(self._db, coming):
+            self._seen = Seen(self._db, coming)
 
     def add_calibrations(self, batch: Sequence[Calibration]) -> None:
         """Add what is new of a batch, in its order: a calibration is known by all that it says."""
@@ -158,13 +167,14 @@ class BulkWriter:
         """Wait for what was added, bring the standings of every class that got runs up to date, and have the server
         write everything down."""
         self._thread.finish()
+        if self._db.postgres:
+            with self._db.transaction():
+                suspended.restore(self._db)
         for class_id in standings.stale_classes(self._db):
             with self._db.transaction():
                 standings.refresh_class(self._db, class_id)
         if self._db.postgres:
-            with self._db.transaction():
-                foreign_keys.restore(self._db)
             self._db.run("SET synchronous_commit = on")
             self._db.value("SELECT txid_current()")  # a transaction that is written down, and all before it
             if self.added.submissions:
-                self._db.run("ANALYZE")
+                self._db.run(queries.ANALYZE)

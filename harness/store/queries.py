@@ -5,7 +5,7 @@ What only one of the two databases understands is a pair, indexed by whether it 
 
 from __future__ import annotations
 
-SCHEMA_VERSION = "0009"
+SCHEMA_VERSION = "0010"
 """The newest migration's revision; versions sort as text."""
 
 HAS_TABLES = (
@@ -115,6 +115,14 @@ ORDER BY created_at, id
 """
 DEVICE_CALIBRATION = """
 SELECT * FROM device_calibrations WHERE device_name = :device ORDER BY created_at DESC, id DESC LIMIT 1
+"""
+
+# What PostgreSQL has to know of the columns that rows are found by: of all columns takes twice as long.
+ANALYZE = """
+ANALYZE sources (sha256), submissions (id, leaderboard, user_name, created_at, source_sha256, origin),
+        evaluations (id, submission_id, status, mode, score_ns), case_results (evaluation_id), rank_classes,
+        scored_runs (class_id, user_name, source_sha256, submission_id, evaluation_id, score_ns, finished_at),
+        user_standings, notes, tags, techniques (source_sha256), compilations (source_sha256)
 """
 
 # The derived tables: see harness.store.standings.

@@ -17,7 +17,6 @@ from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.measure.ranking import Entry, Rank, RankClass, rank_in, ranks
 from harness.store import calibrations, codec, queries, standings
 from harness.store.database import Database, Row
-from harness.store.location import unisolated_allowed
 
 NO_LIMIT = 2**31 - 1
 
@@ -34,7 +33,7 @@ class BoardClass:
     @property
     def ranks(self) -> bool:
         """Whether these scores make a ranking, by the rules and by what the store's owner allows."""
-        return self.unranked is None or (self.unranked is ReasonCode.NOT_ISOLATED and unisolated_allowed())
+        return standings.is_allowed("" if self.unranked is None else self.unranked.value)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,11 @@ metadata = MetaData(
     }
 )
 
+FOR_READERS = {"for": "readers"}
+"""Of an index that no writer looks into: see `harness.store.suspended`."""
+FOR_IMPORTS = {"for": "imports"}
+"""Of one that imports alone look into."""
+
 sources = Table(
     "sources",
     metadata,
@@ -49,8 +54,8 @@ submissions = Table(
     # What is imported says where it comes from, so that a second import knows it: see harness.transfer.
     Column("origin", Text),
     Column("published", Text),
-    Index(None, "leaderboard", "user_name", "created_at", "id"),
-    Index(None, "origin", unique=True),
+    Index(None, "leaderboard", "user_name", "created_at", "id", info=FOR_READERS),
+    Index(None, "origin", unique=True, info=FOR_IMPORTS),
     sqlite_autoincrement=True,  # an id is never used twice, not even after a deletion
 )
 

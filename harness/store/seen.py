@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 from harness.store.database import Database
 
+MOST_EXACT = 1 << 21
+"""Of so many origins every hash is kept: in 32 MiB."""
 _PLACES = 1 << 26
 _HAS_ROWS = "SELECT 1 FROM submissions UNION ALL SELECT 1 FROM sources LIMIT 1"
 
 
-class Seen:
-    """A bit for each hash, 8 MiB of them: it knows for sure of most texts that they are new, and of a few more the more
-    there are that they may not be (3 % of those of a million submissions)."""
+def is_empty(db: Database) -> bool:
+    """Whether nothing was ever submitted to a store."""
+    return not db.value(_HAS_ROWS)
 
-    def __init__(self, db: Database) -> None:
+
+class Seen:
+    """Of sources a bit for each hash, 8 MiB of them: it knows for sure of most texts that they are new, and of a few
+    more the more there are that they may not be (3 % of those of a million submissions). The same of origins, or where
+    so many are to be told `exactly`, their hashes themselves: then only what came before may have come before.
+    """
+
+    def __init__(self, db: Database, exactly: int = 0) -> None:
         self._bits = bytearray(_PLACES // 8)
         self._last_id = db.last_id("submissions")
-        self._alone = not db.value(_HAS_ROWS)
+        self._alone = is_empty(db)
+        # At most half full: a place is found after one or two looks. 0 is an empty one.
+        self._hashes = array("q", bytes(8 << (2 * exactly - 1).bit_length())) if exactly else None
+        self.exact = bool(exactly)
+        self._left = exactly
 
     def again(self, texts: Iterable[str]) -> list[str]:
         """Those that may have come before. All have come from now on."""
@@ -29,6 +43,24 @@ class Seen:
                 found.append(text)
             else:
                 bits[place >> 3] |= bit
+        return found
+
+    def origins_again(self, origins: Iterable[str]) -> list[str]:
+        """The same of origins."""
+        hashes = self._hashes
+        if hashes is None:
+            return self.again(origins)
+        mask, found = len(hashes) - 1, []
+        for origin in origins:
+            value = hash(origin) or 1
+            place = value & mask
+            while (there := hashes[place]) and there != value:
+                place = (place + 1) & mask
+            if there or not self._left:
+                found.append(origin)
+            else:
+                hashes[place] = value
+                self._left -= 1
         return found
 
     def is_all(self, db: Database) -> bool:

@@ -19,6 +19,7 @@ from harness.measure.ranking import pool, rank_in, why_unranked
 from harness.measure.statistics import Figure, Interval
 from harness.store import calibrations, queries
 from harness.store.database import Database
+from harness.store.location import unisolated_allowed
 
 VERSION = "2"
 """A store whose tables were made by another version of these functions is rebuilt when it is opened."""
@@ -154,6 +155,17 @@ def class_key_on(leaderboard: str, columns: Any) -> tuple[str, ...]:
 def unranked_of(row: Any) -> str:
     """Why a scored evaluation does not rank, or an empty string."""
     return _unranked(row["protocol"], bool(row["interpreted"]), row["isolation"], row["rank_reason_code"])
+
+
+def ranks(row: Any) -> bool:
+    """Whether the score of an evaluation ranks, by the rules and by what the store's owner allows."""
+    takes_part = row["status"] == Status.PASSED.value and row["mode"] == Mode.LEADERBOARD.value
+    return takes_part and is_allowed(unranked_of(row))
+
+
+def is_allowed(unranked: str) -> bool:
+    """Whether scores rank that this reason speaks against, if any does: the store's owner may lift one."""
+    return not unranked or (unranked == ReasonCode.NOT_ISOLATED.value and unisolated_allowed())
 
 
 @lru_cache

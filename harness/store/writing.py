@@ -25,7 +25,7 @@ from sqlalchemy.pool import NullPool
 from harness.errors import MachineError, RequestError
 from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
 from harness.measure.scoring import benchmarks_digest, evaluation_score
-from harness.store import calibrations, codec, foreign_keys, queries, schema, standings
+from harness.store import calibrations, codec, queries, schema, standings, suspended
 from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
 from harness.store.location import BUSY_TIMEOUT_S, Location, explain, location
 from harness.store.migrate import upgrade
@@ -256,11 +256,12 @@ def _complete(db: Database) -> None:
     that was cut off left undone."""
     if db.value(queries.INFO, {"key": "store_id"}) is None:
         db.run(queries.SET_INFO, {"key": "store_id", "value": str(uuid.uuid4())})
+    suspended.restore(db, suspended.INDEXES)
     if db.value(queries.INFO, {"key": "standings"}) != standings.VERSION:
         standings.rebuild(db)
     for class_id in standings.stale_classes(db):
         standings.refresh_class(db, class_id)
-    foreign_keys.restore(db)
+    suspended.restore(db)
 
 
 def _engine(place: Location) -> Engine:

@@ -14,7 +14,7 @@ from harness.measure.noise import NoiseCalibration, NoiseKey
 from harness.store import codec
 from harness.store.calibrations import Calibration
 from harness.transfer.documents import is_number
-from harness.transfer.errors import RowError
+from harness.transfer.errors import RowError, word_of
 from harness.transfer.fields import Fields, dumps, fields_of
 
 DEVICE = "device_calibration"
@@ -58,8 +58,8 @@ def _noise(fields: Fields) -> NoiseCalibration:
         key = NoiseKey(
             fields.name("device_name"),
             fields.name("leaderboard"),
-            GridName(fields.text("grid")),
-            Protocol(fields.text("protocol")),
+            word_of(fields.text("grid"), "'grid' of the line", GridName),
+            word_of(fields.text("protocol"), "'protocol' of the line", Protocol),
         )
         calibration = NoiseCalibration(key, fields.name("device_kind"), tuple(scores), _moment(fields))
         if not math.isfinite(calibration.noise.delta):

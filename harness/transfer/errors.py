@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
 
 from harness.errors import RequestError
 from harness.store.rows import LONGEST_NAME_BYTES
+
+_Word = TypeVar("_Word", bound=StrEnum)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,15 @@ def name_of(value: object, name: str, *, empty: bool = False) -> str:
     if len(text) * 4 > LONGEST_NAME_BYTES and len(text.encode()) > LONGEST_NAME_BYTES:
         raise RowError(f"{name} has {len(text.encode())} bytes (allowed: {LONGEST_NAME_BYTES})")
     return text
+
+
+def word_of(value: object, name: str, words: type[_Word]) -> _Word:
+    """One of the words that an enumeration has. Raises RowError, which tells them all."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return words(value)
+    told = repr(value[:40]) if isinstance(value, str) else _kind(value)
+    raise RowError(f"{name} is {told} (allowed: {', '.join(words)})")
 
 
 def check_characters(text: str, name: str) -> None:

@@ -21,6 +21,13 @@ BATCH_BYTES = 4 << 20
 """A batch ends at either: texts are what fills memory, and while one is written the next is made."""
 
 
+def coming(path: Path) -> int:
+    """How many rows a parquet file has, by its own word. (Lines take so long to convert that the database waits.)"""
+    from harness.transfer import parquet
+
+    return parquet.count_rows(path)
+
+
 def import_parquet(writer: BulkWriter, path: Path, report: Report, told: Callable[[int], None]) -> Added:
     """Add the rows of a parquet file of the published data. Raises DamagedFile when what can be read of it is in."""
     from harness.transfer import parquet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,12 +35,14 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | None]]:
                 line = None if raw is None else raw.decode("utf-8", "surrogateescape")
                 if number == 1:
                     _check_first(path, line or "")
+                elif line is not None and _is_cut_short(line):
+                    raise DamagedFile(_cut_short(number - 1), where=str(path))
                 elif line is None or line.strip():
                     yield number, line
         if not number:
             _check_first(path, "")
     except EOFError:
-        raise DamagedFile(f"the file is cut short after line {number}", where=str(path)) from None
+        raise DamagedFile(_cut_short(number), where=str(path)) from None
     except (OSError, zlib.error) as error:
         what = f"can't be read: {getattr(error, 'strerror', None) or error}"
         if number > 1:
@@ -57,6 +60,23 @@ def _numbered(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
         while raw and not raw.endswith(b"\n"):
             raw = file.readline(LONGEST_LINE_BYTES)
         yield number, None
+
+
+def _is_cut_short(line: str) -> bool:
+    """Whether a line is the beginning of one: it has no end, and nor has its object. Only a file's last one may be."""
+    if line.endswith("\n") or not line.startswith("{"):
+        return False
+    try:
+        json.loads(line)
+    except ValueError:
+        return True
+    except RecursionError:
+        return False
+    return False
+
+
+def _cut_short(number: int) -> str:
+    return f"the file is cut short after line {number}"
 
 
 def _check_compressed(path: Path) -> None:

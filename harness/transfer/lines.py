@@ -11,9 +11,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
-from harness.evaluation.record import EvaluationOutcome, Protocol, Reason, ReasonCode, Status
+from harness.boards.board import GridName, RankBy
+from harness.evaluation.record import (
+    CaseKind,
+    EvaluationOutcome,
+    IsolationLevel,
+    Mode,
+    Protocol,
+    Reason,
+    ReasonCode,
+    Status,
+    StopRule,
+)
 from harness.measure.scoring import benchmarks_digest, evaluation_score
 from harness.measure.statistics import Figure
 from harness.store import codec
@@ -21,7 +33,7 @@ from harness.store.bulk import NewCompilation, NewEvaluation, NewSubmission
 from harness.store.calibrations import Calibration
 from harness.transfer import calibration_lines
 from harness.transfer.documents import check_kind
-from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, name_of, text_of
+from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, name_of, text_of, word_of
 from harness.transfer.fields import Fields, document_of, dumps, fields_of
 from harness.transfer.published import ENDED_ELSEWHERE, check_run, check_submission
 
@@ -180,6 +192,18 @@ _OPTIONAL: dict[str, tuple[type, ...]] = {
     "speed_of_light_ns": (int, float),
     "floor_ns": (int, float),
 }
+_WORDS: dict[str, type[StrEnum]] = {
+    "kind": CaseKind,
+    "mode": Mode,
+    "protocol": Protocol,
+    "grid": GridName,
+    "ranking_by": RankBy,
+    "isolation": IsolationLevel,
+    "status": Status,
+    "reason_code": ReasonCode,
+    "rank_reason_code": ReasonCode,
+    "stop_rule": StopRule,
+}
 
 
 def _evaluation(fields: Fields) -> NewEvaluation:
@@ -243,6 +267,9 @@ def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]], what: str) -> d
             raise RowError(f"'workers' is {value} (allowed: 1 to {MOST_WORKERS})")
         if isinstance(value, dict | list):
             check_kind(name, value, what)
+        words = _WORDS.get(name)
+        if words is not None and value is not None:
+            word_of(value, f"'{name}' of {what}", words)
     for prefix in ("reason", "rank_reason"):
         if values[f"{prefix}_code"] is not None and values[f"{prefix}_message"] is None:
             raise RowError(f"'{prefix}_message' is missing")
@@ -251,7 +278,7 @@ def _row(fields: Fields, needed: Mapping[str, tuple[type, ...]], what: str) -> d
 
 
 def _made(make: Callable[[Any], Any], given: Any) -> Any:
-    """What `codec` makes of a row or a record. Its enumerations say what is not one of them."""
+    """What `codec` makes of a row or a record."""
     try:
         return make(given)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

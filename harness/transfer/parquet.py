@@ -52,6 +52,15 @@ def read_rows(path: Path) -> Iterator[tuple[int, tuple[Any, ...]]]:
             raise DamagedFile(f"the file is damaged after row {number}: {why}", where=str(path)) from error
 
 
+def count_rows(path: Path) -> int:
+    """How many rows a file says that it has; 0 for one that `read_rows` refuses."""
+    pa, pq = _pyarrow()
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowInvalid, OSError):
+        return 0
+
+
 def write_rows(path: Path, rows: Iterable[tuple[Any, ...]]) -> int:
     """Write rows as `read_rows` gives them, in the published data's schema; how many."""
     pa, pq = _pyarrow()

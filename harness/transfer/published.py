@@ -30,10 +30,10 @@ from harness.evaluation.record import (
     ReasonCode,
     Status,
 )
-from harness.store import codec
+from harness.store import codec, standings
 from harness.store.bulk import NewEvaluation, NewSubmission
 from harness.transfer.documents import is_number, is_text
-from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of
+from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of, word_of
 
 COLUMNS = (
     "submission_id",
@@ -197,10 +197,7 @@ _name = lru_cache(maxsize=8192, typed=True)(name_of)
 def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any) -> tuple[codec.Columns, str]:
     """The columns of results that differ by score and time, and what is kept of their rows: a template that takes the
     text of the score."""
-    try:
-        mode = Mode(mode_name)
-    except ValueError:
-        raise RowError(f"mode is {mode_name!r} (allowed: {', '.join(Mode)})") from None
+    mode = word_of(mode_name, "mode", Mode)
     status = _STATUS.get(word, Status.FAILED)
     if passed is not None:
         status = Status.PASSED if passed else Status.FAILED
@@ -240,7 +237,8 @@ def _run(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     if kept is not None:
         return {name: kept.get(name) for name in _OF_THE_RUN}
     status = Status(evaluation["status"])
-    score_ns = evaluation["score_ns"]
+    # The schema has no word for a score that does not rank: it would be read as one that does.
+    score_ns = evaluation["score_ns"] if standings.ranks(evaluation) else None
     return {
         "status": _STATUS_WORD.get(status, "failed"),
         "score": None if score_ns is None else score_ns / 1e9,

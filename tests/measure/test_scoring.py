@@ -58,6 +58,7 @@ def test_no_score_of_what_is_not_whole() -> None:
     assert value(HEADER, left_out, CASES) is None
     assert value(HEADER, replace(PASSED, status=Status.FAILED), CASES) is None
     assert value(HEADER, PASSED, [TEST]) is None
+    assert value(HEADER, PASSED, [TEST, benchmark(1, 800)]) is None  # the first is missing, whatever the outcome says
     assert value(HEADER, PASSED, [*CASES[:2], replace(CASES[2], status=Status.ERROR)]) is None
     assert value(HEADER, PASSED, [*CASES[:2], replace(CASES[2], samples=None)]) is None
     assert value(replace(HEADER, ranking_by=RankBy.LAST), PASSED, CASES) is None

@@ -16,7 +16,9 @@ import pytest
 from harness.errors import MachineError
 from harness.store import Store, open_reader, standings, writer_thread
 from harness.store.bulk import BulkWriter, NewSubmission, open_bulk
-from harness.store.database import Database
+from harness.store.database import Database, connect
+from harness.store.location import location
+from harness.store.seen import Seen
 
 Opener = Callable[[], Database]
 MOMENT = "2026-11-01T00:00:00.000000Z"
@@ -208,3 +210,15 @@ def test_what_another_adds_meanwhile_is_known(home: Path, raw: Opener, monkeypat
         *(f"o/{n}" for n in range(1, 6)), None, "o/6", "o/7", "o/8"
     ]  # fmt: skip
     assert db.value("SELECT count(*) FROM sources") == 8
+
+
+def test_origins_that_are_told_exactly(home: Path) -> None:
+    Store.open().close()
+    db = connect(location())
+    seen = Seen(db, exactly=3000)
+    assert seen.origins_again(f"o/{number}" for number in range(3000)) == []
+    assert seen.origins_again(f"o/{number}" for number in range(0, 3000, 100)) == [
+        f"o/{n}" for n in range(0, 3000, 100)
+    ]
+    assert seen.origins_again(["another", "o/1"]) == ["another", "o/1"]  # more than were announced may be anything
+    db.close()

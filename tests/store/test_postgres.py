@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from postgres_server import NoServerError, PostgresServer
 from test_durability import HEADER
 from test_ranked_reads import add
 
 from harness.errors import MachineError, RequestError
-from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, Status
-from harness.store import Store, open_reader, standings
-from harness.store.bulk import NewSubmission, open_bulk
+from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, IsolationLevel, Mode, Status
+from harness.store import Store, codec, open_reader, standings, suspended, writer_thread
+from harness.store.bulk import NewEvaluation, NewSubmission, open_bulk
 from harness.store.database import connect
 from harness.store.location import location
 
@@ -180,51 +186,204 @@ def test_without_psycopg_one_clear_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def keys_of(url: str) -> set[str]:
+def schema_of(url: str) -> dict[str, str]:
+    """Every index and key by name, as the server words it."""
     db = connect(location(url))
-    found = {row[0] for row in db.tuples("SELECT conname FROM pg_constraint WHERE contype = 'f' AND convalidated")}
-    db.close()
-    return found
-
-
-def some(number: int) -> list[NewSubmission]:
-    return [NewSubmission(f"o/{number}", "b", "ada", "a.py", f"# {number}", "2026-11-01T00:00:00.000000Z", "[]")]
-
-
-def test_a_large_bulk_write_gives_foreign_keys_back(postgres_url: str) -> None:
-    Store.open(postgres_url).close()
-    before = keys_of(postgres_url)
-    with open_bulk(postgres_url, large=True) as writer:
-        assert len(before - keys_of(postgres_url)) == 2
-        writer.add(some(1))
-    assert keys_of(postgres_url) == before
-
-
-def test_after_a_large_bulk_write_that_was_killed_foreign_keys_come_back(postgres_url: str) -> None:
-    Store.open(postgres_url).close()
-    before = keys_of(postgres_url)
-    code = (
-        "import os, sys; from harness.store.bulk import open_bulk\n"
-        "with open_bulk(sys.argv[1], large=True): os.kill(os.getpid(), 9)"
+    indexes = db.tuples("SELECT 'index ' || indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'")
+    keys = db.tuples(
+        "SELECT 'key ' || conname, pg_get_constraintdef(oid) || ' ' || convalidated FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace"
     )
-    subprocess.run([sys.executable, "-c", code, postgres_url], check=False)
-    assert len(before - keys_of(postgres_url)) == 2
-    with Store.open(postgres_url) as store:
-        assert keys_of(postgres_url) == before
-        submission = store.add_submission("b", "ada", "a.py", "pass")
+    db.close()
+    return dict(indexes + keys)
+
+
+ORIGINS = "index ix_submissions_origin"
+SUSPENDED = {
+    ORIGINS,
+    "index ix_submissions_leaderboard_user_name_created_at_id",
+    "index pk_scored_runs",
+    "key fk_evaluations_submission_id_submissions",
+    "key fk_submissions_source_sha256_sources",
+    "key pk_scored_runs",
+}
+MANY = suspended.LEAST_ROWS
+SCORED = replace(HEADER, mode=Mode.LEADERBOARD, isolation=IsolationLevel.NAMESPACES)
+
+
+def some(number: int, user: str = "ada") -> list[NewSubmission]:
+    """A submission with a score that ranks."""
+    moment = "2026-11-01T00:00:00.000000Z"
+    columns = {
+        **codec.header_columns(SCORED),
+        **codec.outcome_columns(EvaluationOutcome(Status.PASSED, None)),
+        **dict.fromkeys(("score_low_ns", "score_high_ns", "rank_then")),
+        **{"benchmarks": "", "host": "", "pid": 0, "process_start": ""},
+    }
+    evaluation = NewEvaluation(f"o/{number}", columns, moment, moment, 1000.0 + number)
+    return [NewSubmission(f"o/{number}", "b", user, "a.py", f"# {number}", moment, "[]", evaluations=[evaluation])]
+
+
+def test_a_large_bulk_write_gives_indexes_and_keys_back(postgres_url: str) -> None:
+    Store.open(postgres_url).close()
+    before = schema_of(postgres_url)
+    assert before.keys() > SUSPENDED
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        writer.add(some(1))
+        assert before.keys() - schema_of(postgres_url).keys() == SUSPENDED
+    assert schema_of(postgres_url) == before
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        writer.add(some(1))
+        assert schema_of(postgres_url) == before  # most is known already
+
+
+def test_a_submission_that_comes_again_is_known_without_the_index_of_origins(postgres_url: str) -> None:
+    Store.open(postgres_url).close()
+    before = schema_of(postgres_url)
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        for number in range(4):
+            writer.add(some(number, "ada"))
+        writer.add([*some(2, "bob"), *some(4, "bob")])
+        writer.add(some(5))
+    assert (writer.added.submissions, writer.added.evaluations, writer.added.known) == (6, 6, 1)
+    assert schema_of(postgres_url) == before
+
+
+def test_another_import_in_the_middle_of_a_large_one(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From then on every origin is looked up, for which the index is there; a store that holds something keeps it."""
+    monkeypatch.setattr(writer_thread, "LONGEST_TRANSACTION_S", 0.1)
+    Store.open(postgres_url).close()
+    before = schema_of(postgres_url)
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        writer.add(some(1))
+        wait_for_submissions(postgres_url, 1)
+        with open_bulk(postgres_url, coming=MANY) as another:
+            another.add([*some(1), *some(2)])
+            assert before.keys() - schema_of(postgres_url).keys() == SUSPENDED - {ORIGINS}
+        writer.add([*some(2), *some(3)])
+    assert (writer.added.submissions, another.added.submissions) == (2, 1)
+    assert schema_of(postgres_url) == before
+    db = connect(location(postgres_url))
+    assert db.tuples("SELECT origin FROM submissions ORDER BY id") == [("o/1",), ("o/2",), ("o/3",)]
+    db.close()
+
+
+def wait_for_submissions(url: str, count: int) -> None:
+    """Until so many are committed: a bulk write's transaction takes some seconds."""
+    db = connect(location(url))
+    while db.value("SELECT count(*) FROM submissions") < count:
+        time.sleep(0.05)
+    db.close()
+
+
+def test_readers_see_the_same_meanwhile(server_home: Path) -> None:
+    def seen() -> object:
+        with open_reader() as reader:
+            (of,) = reader.board_classes("b")
+            return (
+                reader.best_of_users(of), reader.all_sources(of), reader.history("ada"), reader.history("bob", "b"),
+                reader.leaderboards(), reader.latest_submission("ada"), reader.evaluations(2), reader.entries("b"),
+            )  # fmt: skip
+
+    with open_bulk() as writer:
+        for number, user in enumerate(("ada", "bob", "ada", "eve")):
+            writer.add(some(number, user))
+    before = seen()
+    db = connect(location())
+    assert not suspended.suspend(db, MANY)  # the index of origins stays
+    db.close()
+    assert seen() == before
+    with Store.open() as store:  # which is a writer, and puts all back
+        store.delete_submission(store.add_submission("other", "ada", "a.py", "pass"))
+    assert seen() == before
+
+
+def test_after_a_large_import_that_was_killed_the_next_writer_gives_them_back(server_home: Path) -> None:
+    """Of the real command, in the middle of its rows; importing the file again then adds the rest."""
+    Store.open().close()
+    url = os.environ["HARNESS_DATABASE_URL"]
+    before = schema_of(url)
+    file = published_file(server_home / "many.parquet", 4 * MANY)
+    command = [sys.executable, "-m", "harness.cli.main", "import", str(file)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    db = connect(location())
+    while process.poll() is None and not db.value("SELECT EXISTS (SELECT FROM submissions)"):
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait() == -9
+    assert before.keys() - schema_of(url).keys() == SUSPENDED
+    with open_reader() as reader:
+        assert reader.leaderboards() == ["b"]
+    assert before.keys() - schema_of(url).keys() == SUSPENDED  # a reader changes nothing
+    with Store.open() as store:
+        assert schema_of(url) == before
+        submission = store.add_submission("c", "ada", "a.py", "pass")
         store.delete_submission(submission)
         with pytest.raises(RequestError, match=f"no submission {submission}"):
             store.begin_evaluation(submission, HEADER)
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    counts = json.loads(done.stdout)
+    assert counts["submissions_added"] + counts["known"] == 4 * MANY
+    assert counts["known"] > 0
+    assert schema_of(url) == before
+    with db.transaction():
+        assert standings.differences(db) == []
+    db.close()
 
 
-def test_foreign_keys_stay_where_a_reader_is_in_the_way(postgres_url: str) -> None:
+def published_file(path: Path, rows: int) -> Path:
+    columns = {
+        "submission_id": list(range(rows)),
+        "problem_name": ["b"] * rows,
+        "user_id": [f"u{number % 50}" for number in range(rows)],
+        "submission_time": pa.array([1_700_000_000_000_000 + number for number in range(rows)], pa.timestamp("us")),
+        "code": [f"# {number}" for number in range(rows)],
+        "mode": ["leaderboard"] * rows,
+        "passed": [True] * rows,
+        "score": [1e-5 * (1 + number % 1000) for number in range(rows)],
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize("table", ["evaluations", "scored_runs"])
+def test_all_stays_where_a_reader_is_in_the_way(postgres_url: str, table: str) -> None:
     Store.open(postgres_url).close()
-    before = keys_of(postgres_url)
+    before = schema_of(postgres_url)
     db = connect(location(postgres_url))
     with db.connection.transaction():
-        db.tuples("SELECT id FROM evaluations")
-        with open_bulk(postgres_url, large=True) as writer:
-            assert keys_of(postgres_url) == before
+        db.tuples(f"SELECT * FROM {table}")
+        with open_bulk(postgres_url, coming=MANY) as writer:
             writer.add(some(1))
+            assert schema_of(postgres_url) == before
     assert db.value("SELECT count(*) FROM submissions") == 1
+    db.close()
+
+
+def test_a_reader_in_the_way_at_the_end_leaves_one_key_to_the_next_writer(postgres_url: str) -> None:
+    """The index is there, and unique; nobody waits for that reader."""
+    Store.open(postgres_url).close()
+    before = schema_of(postgres_url)
+    db = connect(location(postgres_url))
+    with open_bulk(postgres_url, coming=MANY) as writer:
+        writer.add(some(1))
+        db.connection.autocommit = False
+        db.tuples("SELECT * FROM scored_runs")
+    assert before.keys() - schema_of(postgres_url).keys() == {"key pk_scored_runs"}
+    db.close()
+    Store.open(postgres_url).close()
+    assert schema_of(postgres_url) == before
+
+
+@pytest.mark.parametrize(("coming", "there", "suspends"), [(MANY - 1, 0, False), (MANY, 4 * MANY + 1, False),
+                                                           (MANY, 4 * MANY, True)])  # fmt: skip
+def test_all_stays_where_giving_back_takes_longer(postgres_url: str, coming: int, there: int, suspends: bool) -> None:
+    Store.open(postgres_url).close()
+    db = connect(location(postgres_url))
+    if there:
+        db.value("SELECT setval(pg_get_serial_sequence('submissions', 'id'), :there)", {"there": there})
+    before = schema_of(postgres_url)
+    with open_bulk(postgres_url, coming=coming) as writer:
+        writer.add(some(1))
+        assert before.keys() - schema_of(postgres_url).keys() == (SUSPENDED if suspends else set())
     db.close()

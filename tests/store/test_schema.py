@@ -15,7 +15,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Engine
 from test_durability import HEADER as TEST_HEADER
 
-from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, IsolationLevel, Mode, Status
+from harness.evaluation.record import CaseKind, CaseResult, EvaluationOutcome, IsolationLevel, Mode, Samples, Status
 from harness.measure.scoring import benchmarks_digest
 from harness.measure.statistics import Figure
 from harness.store import Store, codec, open_reader, queries
@@ -102,6 +102,46 @@ def test_an_old_store_is_migrated_with_its_rankings(home: Path, raw: Opener) -> 
         assert row.rank_class == of.rank_class
     assert (entry.user, entry.score.value_ns) == ("ada", 1000.0)
     assert differing() == []
+
+
+def test_scores_that_an_earlier_harness_gave_parts_of_a_grid_are_gone(home: Path, raw: Opener) -> None:
+    """Those that are seen to be parts: by the ranked run of the same board, or by the numbers alone."""
+    whole, edited = [(0, 2), (1, 4), (2, 8)], [(0, 3)]
+    given = [
+        ("b", Mode.LEADERBOARD, whole),
+        ("b", Mode.BENCHMARK, whole),
+        ("b", Mode.BENCHMARK, whole[:1]),
+        ("b", Mode.BENCHMARK, whole[1:]),
+        ("b", Mode.BENCHMARK, edited),
+        ("other", Mode.BENCHMARK, whole[:2]),
+        ("other", Mode.BENCHMARK, whole[2:]),
+    ]
+    with Store.open() as store:
+        for leaderboard, mode, numbers in given:
+            submission = store.add_submission(leaderboard, "ada", "a.py", f"{mode} {numbers}")
+            evaluation = store.begin_evaluation(submission, replace(HEADER, mode=mode))
+            for number, n in numbers:
+                samples = Samples((2000 + n,) * 7, (100,) * 7)
+                spec = {"n": n, "seed": submission}
+                store.add_case(evaluation, CaseResult(CaseKind.BENCHMARK, number, spec, Status.PASSED, samples=samples))
+            store.finish_evaluation(evaluation, EvaluationOutcome(Status.PASSED, None))
+    db = raw()
+    db.run("UPDATE evaluations SET score_ns = 1900.0")  # which it gave all of them
+    db.run("UPDATE alembic_version SET version_num = '0009'")
+    with open_reader() as reader:
+        found = [reader.evaluations(number + 1)[0] for number in range(len(given))]
+        (best,), _ = reader.best_of_users(reader.board_classes("b")[0])
+    assert best.submission_id == 1
+    assert ["" if row.outcome.rank_reason is None else row.outcome.rank_reason.message for row in found] == [
+        "",
+        "",
+        "only 1 of 3 benchmark cases was run",
+        "only 2 of 3 benchmark cases were run",
+        "",
+        "",  # nothing tells that there is more of this board
+        "only some of the benchmark cases were run",
+    ]
+    assert [row.score is None for row in found] == [row.outcome.rank_reason is not None for row in found]
 
 
 def test_the_reader_knows_the_newest_version() -> None:

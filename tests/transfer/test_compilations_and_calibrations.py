@@ -281,7 +281,7 @@ def test_bad_lines_are_told_and_the_rest_goes_in(home: Path, harness: Run, lines
         "'device_name' of the line is empty",
         "the noise between runs needs 3 scores, there are 2",
         "'scores_ns' of the line holds something else than positive numbers",
-        "'huge' is not a valid GridName",
+        "'grid' of the line is 'huge' (allowed: full, cpu)",
         "'created_at' of the line has no time zone: 2026-11-01",
         "'compilations' of the line is an object, not a list",
         "'architecture' of a compilation is empty",

@@ -44,6 +44,28 @@ def test_a_file_cut_short_goes_in_as_far_as_it_is_whole(exported: Path, harness:
     assert (again["submissions_added"], again["known"], again["bad"]) == (ROWS - added, added, 0)
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_lines_that_end_in_the_middle_of_one_are_cut_short(exported: Path, harness: Run, ending: str) -> None:
+    """Compressed or not: what wrote them stopped, or the copy of them did."""
+    content = gzip.decompress(exported.read_bytes())
+    begin = content.index(b"\n", len(content) // 2) + 1
+    whole = content[:begin].count(b"\n")
+    cut = exported.with_name(f"cut{ending}")
+    cut.write_bytes((gzip.compress if ending.endswith("gz") else bytes)(content[: begin + 40]))
+    done = harness("import", cut, "--json")
+    assert done.exit_code == 2
+    document = json.loads(done.stdout)
+    assert (document["submissions_added"], document["bad"]) == (whole - 1, 0)
+    assert document["error"]["what"].startswith(f"the file is cut short after line {whole}; up to there: added")
+    assert json.loads(harness("import", exported, "--json").stdout)["submissions_added"] == ROWS - whole + 1
+
+
+def test_a_last_line_without_its_end_is_whole_all_the_same(exported: Path, harness: Run) -> None:
+    lines = exported.with_name("lines.jsonl")
+    lines.write_bytes(gzip.decompress(exported.read_bytes())[:-1])
+    assert f"added {ROWS} submissions" in harness("import", lines).stdout
+
+
 def test_the_document_has_both_the_counts_and_the_error(exported: Path, harness: Run) -> None:
     cut = exported.with_name("cut.jsonl.gz")
     cut.write_bytes(exported.read_bytes()[:-4])  # the checksum's end: every line is there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -246,7 +247,7 @@ def test_bad_lines_are_told_and_the_rest_goes_in(home: Path, harness: Run) -> No
         "line 5: 'origin' of the line is null, not text",
         "line 6: 'user_name' of the line holds a NUL character",
         "line 7: 'created_at' of the line is no time: 'yesterday'",
-        "line 8: 'fastest' is not a valid Mode",
+        "line 8: 'mode' of an evaluation is 'fastest' (allowed: test, benchmark, leaderboard)",
         "line 9: 'cases_planned' of an evaluation is text, not a number",
         "line 10: an evaluation has two cases of one kind and index",
         "line 11: source holds half a character (a lone surrogate) at 0",
@@ -409,3 +410,25 @@ def test_what_json_lacks_goes_out_as_text(home: Path, harness: Run) -> None:
     line["origin"] = "other/1"
     write(home / "again.jsonl", json.loads(first), line)
     assert harness("import", home / "again.jsonl").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "of_case", "told"),
+    [
+        (
+            "status",
+            False,
+            "is 'x' (allowed: running, passed, failed, rejected, error, timeout, interrupted)",
+        ),
+        ("protocol", False, "'protocol' of an evaluation is 'x' (allowed: sealed-1, popcorn, hosted)"),
+        ("rank_reason_code", False, "'rank_reason_code' of an evaluation is 'x' (allowed: wrong_answer, contract, "),
+        ("kind", True, "'kind' of a case is 'x' (allowed: test, benchmark)"),
+        ("stop_rule", True, "'stop_rule' of a case is 'x' (allowed: "),
+    ],
+)
+def test_a_word_that_there_is_not_is_told_with_those_that_there_are(name: str, of_case: bool, told: str) -> None:
+    line = json.loads(GOOD)
+    (evaluation,) = line["evaluations"]
+    (evaluation["cases"][0] if of_case else evaluation)[name] = "x"
+    with pytest.raises(RowError, match=re.escape(told)):
+        record_of(json.dumps(line))

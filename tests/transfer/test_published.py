@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,24 @@ import pytest
 from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
+from recording import record
 
-from harness.evaluation.record import IsolationLevel, Protocol, ReasonCode, Status
-from harness.store import open_reader, standings
+from harness.boards.board import GridName
+from harness.evaluation.record import (
+    CaseKind,
+    CaseResult,
+    Device,
+    EvaluationHeader,
+    EvaluationOutcome,
+    IsolationLevel,
+    Mode,
+    Protocol,
+    Reason,
+    ReasonCode,
+    Samples,
+    Status,
+)
+from harness.store import Store, open_reader, standings
 from harness.store.database import connect
 from harness.store.location import location
 from harness.transfer.errors import RowError
@@ -311,3 +327,48 @@ def test_without_pyarrow_one_clear_error(tmp_path: Path) -> None:
     assert "-m pip install" in done.stderr
     assert "[data]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+HEADER = EvaluationHeader(
+    Mode.LEADERBOARD, Protocol.SEALED, GridName.CPU, Device("cpu", "some CPU"), IsolationLevel.NAMESPACES, False, 1, {},
+    "", 1,
+)  # fmt: skip
+MEASURED = CaseResult(CaseKind.BENCHMARK, 0, {"n": 4}, Status.PASSED, samples=Samples((2000,) * 7, (100,) * 7))
+UNISOLATED = replace(HEADER, isolation=IsolationLevel.NONE)
+NOT_ISOLATED = Reason(ReasonCode.NOT_ISOLATED, "no sandbox")
+
+
+@pytest.mark.parametrize(
+    ("header", "rank_reason", "allowed", "score"),
+    [
+        (HEADER, None, False, 1.9e-6),
+        (replace(HEADER, interpreted=True), Reason(ReasonCode.INTERPRETED, "interpreted"), False, None),
+        (UNISOLATED, NOT_ISOLATED, False, None),
+        (UNISOLATED, NOT_ISOLATED, True, 1.9e-6),
+        (replace(HEADER, protocol=Protocol.POPCORN), Reason(ReasonCode.UNSEALED_PROTOCOL, "unsealed"), False, None),
+        (HEADER, Reason(ReasonCode.TOO_NOISY, "too noisy"), False, None),
+        (replace(HEADER, mode=Mode.BENCHMARK), None, False, None),
+    ],
+)
+def test_only_scores_that_rank_are_exported(
+    home: Path,
+    harness: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    header: EvaluationHeader,
+    rank_reason: Reason | None,
+    allowed: bool,
+    score: float | None,
+) -> None:
+    """Whoever reads the file sees no difference between scores."""
+    if allowed:
+        monkeypatch.setenv("HARNESS_RANK_UNISOLATED", "1")
+    with Store.open() as store:
+        submission = store.add_submission("b", "ada", "a.py", "pass")
+        record(store, submission, header, [MEASURED], EvaluationOutcome(Status.PASSED, None, rank_reason))
+    with open_reader() as reader:
+        (kept,) = reader.evaluations(submission)
+        assert kept.score is not None
+    assert harness("export", home / "ours.parquet").exit_code == 0
+    (exported,) = pq.read_table(home / "ours.parquet").to_pylist()
+    assert (exported["passed"], exported["status"]) == (True, "succeeded")
+    assert exported["score"] == (None if score is None else pytest.approx(score))

@@ -1,0 +1,113 @@
+"""What a large bulk write on PostgreSQL does without: foreign keys, which the server checks row by row, and the indexes
+that are not for it, whose pages it would write again and again. When it ends they are put back, which checks and sorts
+all rows at once; after one that was cut off, whoever opens the store for writing next does that.
+
+Meanwhile readers see what they would see otherwise, only later: they read whole tables where they lack an index. And
+nothing breaks the keys: who adds a row looks in the same transaction, under the writers' lock, that what it refers to
+is there; a run is of an evaluation that is new; origins go without their index only where the store was empty and the
+import knows all of them. On SQLite readers would wait while an index is made, and a bulk write's
+connection asks for no checks: there nothing is suspended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.store.database import Database
+from harness.store.seen import MOST_EXACT, is_empty
+
+if TYPE_CHECKING:
+    from sqlalchemy import Column, Constraint, Index
+
+LEAST_ROWS = 20_000
+"""For fewer, putting back takes as long as doing without gains."""
+MOST_TIMES = 4
+"""Putting back takes all rows, doing without gains only by those that come: where the store holds more than so many
+times these, all stays as it is."""
+_LONGEST_WAIT = "SET LOCAL lock_timeout = '200ms'"
+"""For readers to be done, since others queue behind who waits for them. Where it is not enough, all stays as it is."""
+_SORTING_MIB = 128
+"""Memory of the server while it makes an index: the keys of a million submissions, so that they need no file."""
+OF_ORIGINS, INDEXES = ("origins",), ("origins", "index")
+EVERYTHING = (*INDEXES, "key")
+_THERE = """
+SELECT 'index', c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid IN ('submissions'::regclass, 'evaluations'::regclass, 'scored_runs'::regclass)
+UNION ALL
+SELECT 'key', conname FROM pg_constraint
+WHERE conrelid IN ('submissions'::regclass, 'evaluations'::regclass, 'scored_runs'::regclass)
+"""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A key or an index, and the SQL that drops it and makes it again."""
+
+    kind: str  # of EVERYTHING
+    name: str
+    drop: str
+    make: tuple[str, ...]
+
+
+def suspend(db: Database, coming: int) -> bool:
+    """Do without, where so many submissions to come are worth it, this user may, and nobody is in the way; whether that
+    goes for the index of origins, too: then who writes has to know which origins came before."""
+    if not db.postgres or coming < LEAST_ROWS or db.last_id("submissions") > MOST_TIMES * coming:
+        return False
+    origins = coming <= MOST_EXACT and is_empty(db)
+    with suppress(*db.errors), db.connection.transaction():
+        db.run(_LONGEST_WAIT)
+        for part in reversed(_parts()):
+            if origins or part.kind not in OF_ORIGINS:
+                db.run(part.drop)
+        return origins
+    return False
+
+
+def restore(db: Database, kinds: Collection[str] = EVERYTHING) -> None:
+    """Put back what is missing. Readers wait for the keys alone, from when they are there to the end of the caller's
+    transaction: those come last in it. Who may not do it leaves it to the next."""
+    if not db.postgres:
+        return
+    there = {(kind == "key", name) for kind, name in db.tuples(_THERE)}
+    for part in _parts():
+        if part.kind in kinds and (part.kind == "key", part.name) not in there:
+            with suppress(*db.errors), db.connection.transaction():
+                for statement in part.make:
+                    db.run(statement)
+
+
+def _parts() -> list[_Part]:
+    """What may be missing, as `schema` has it, in the order in which it is made."""
+    from harness.store import schema  # which imports SQLAlchemy
+
+    parts = []
+    for table in (schema.submissions, schema.evaluations):
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            if index.info in (schema.FOR_READERS, schema.FOR_IMPORTS):
+                kind = "index" if index.info == schema.FOR_READERS else "origins"
+                parts.append(_index(kind, index, table.name, index.columns, unique=index.unique))
+        for key in table.foreign_key_constraints:
+            columns = f"({', '.join(key.column_keys)})"
+            referred = f"{key.referred_table.name} ({', '.join(each.column.name for each in key.elements)})"
+            parts.append(_key(key, table.name, f"FOREIGN KEY {columns} REFERENCES {referred}"))
+    # Its index is made first, while readers read; turned into a key, it takes a moment without any.
+    runs = schema.scored_runs
+    parts.append(_index("index", runs.primary_key, runs.name, runs.primary_key.columns, unique=True))
+    parts.append(_key(runs.primary_key, runs.name, f"PRIMARY KEY USING INDEX {runs.primary_key.name}", _LONGEST_WAIT))
+    return parts
+
+
+def _index(kind: str, of: Index | Constraint, table: str, columns: Iterable[Column[Any]], *, unique: bool) -> _Part:
+    names = ", ".join(column.name for column in columns)
+    make = f"CREATE {'UNIQUE ' if unique else ''}INDEX {of.name} ON {table} ({names})"
+    memory = f"SET LOCAL maintenance_work_mem = '{_SORTING_MIB}MB'"
+    return _Part(kind, str(of.name), f"DROP INDEX IF EXISTS {of.name}", (memory, make))
+
+
+def _key(of: Constraint, table: str, definition: str, *before: str) -> _Part:
+    make = f"ALTER TABLE {table} ADD CONSTRAINT {of.name} {definition}"
+    return _Part("key", str(of.name), f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {of.name}", (*before, make))
