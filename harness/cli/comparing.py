@@ -99,7 +99,7 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
 
 
 def _of_processes(result: PairedComparison) -> str:
-    """`in 8 processes of each version (case 13 in 4, case 14 in 1: memory holds no more)`."""
+    """`in 8 processes of each version (case 13 in 4, case 14 in 1: no memory or time for more)`."""
     if result.processes == 1:
         return "in one process of each version"
     counts = sorted({case.processes for case in result.cases if case.processes < result.processes}, reverse=True)
@@ -107,7 +107,7 @@ def _of_processes(result: PairedComparison) -> str:
         f"case {format_indices([case.index for case in result.cases if case.processes == count])} in {count}"
         for count in counts
     ]
-    but = f" ({', '.join(fewer)}: memory holds no more)" if fewer else ""
+    but = f" ({', '.join(fewer)}: no memory or time for more)" if fewer else ""
     return f"in {result.processes} processes of each version{but}"
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 WARM_UP_ROUNDS = 3
 FULLY_CHECKED_UNITS = 2
+MOST_FIRST_CALLS_S = 60.0
+"""In which every worker compiles and tunes for itself, one after the other, what no cache of the build holds."""
 
 
 class CaseRun:
@@ -49,7 +51,7 @@ class CaseRun:
         paired: list[Readings] = []
         fault: Fault | None = None
         try:
-            self._prepare(crew)
+            crew = self._prepare(crew)
             began = time.perf_counter()
             while not self._enough(crew, null, time.perf_counter() - began):
                 null.append(self.unit(*crew.null_pair(len(null)), fully=self._fully(crew, null)))
@@ -83,8 +85,9 @@ class CaseRun:
         """Every worker's outputs are checked in full at least once."""
         return len(done) < max(FULLY_CHECKED_UNITS, crew.processes)
 
-    def _prepare(self, crew: Crew) -> None:
-        """Workers, compiled and tuned kernels, and a few timed calls that do not count.
+    def _prepare(self, crew: Crew) -> Crew:
+        """Workers, compiled and tuned kernels, and a few timed calls that do not count. Returns those of the crew that
+        take part: half of them, or fewer, where all of their first calls would take too long.
 
         The others are not begun with where what the first worker took says that the device's memory won't hold them.
         Raises Failed, with `out_of_memory`, where there is no room for all of a crew.
@@ -94,7 +97,11 @@ class CaseRun:
         expected = Expected(self._reference)
         room = Room(crew.first) if self._cuda else None
         start([crew.first])
+        began = time.perf_counter()
         self._first_call(crew.first, packed, expected)
+        took = time.perf_counter() - began
+        while crew.processes > 1 and took * len(crew.others) > MOST_FIRST_CALLS_S:
+            crew = crew.halved()
         if crew.processes > 1 and room is not None and not room.suffices(crew.others):
             raise no_room(crew)
         try:
@@ -110,6 +117,7 @@ class CaseRun:
             for contestant in (crew.first, *crew.others):
                 self._timed(contestant, packed, fully=False)
         self._overhead = []
+        return crew
 
     def _first_call(self, contestant: Contestant, packed: Any, expected: Expected) -> None:
         output = contestant.first_call(packed, lambda: expected.answer(self._data))

@@ -42,12 +42,13 @@ class Crew:
         return self.a[first], self.a[second]
 
     def halved(self) -> Crew:
-        """The first half of the processes of each version, at least one. The others' workers are ended."""
+        """The first half of the processes of each version, at least one."""
         processes = max(1, self.processes // 2)
-        kept = Crew(self.a[: max(2, processes)], self.b[:processes], processes)
-        for contestant in (*self.a[len(kept.a) :], *self.b[processes:]):
+        return Crew(self.a[: max(2, processes)], self.b[:processes], processes)
+
+    def end_all_but(self, kept: Crew) -> None:
+        for contestant in (*self.a[len(kept.a) :], *self.b[len(kept.b) :]):
             contestant.close()
-        return kept
 
     def close(self) -> None:
         for contestant in (*self.a, *self.b):

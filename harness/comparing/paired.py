@@ -123,7 +123,9 @@ class Comparing:
         run = CaseRun(self._request, reference, self._seeds, twin, index, spec, cuda=self._cuda)
         case = run.run(crew)
         while crew.processes > 1 and case.fault is not None and case.fault.reason.code is ReasonCode.OUT_OF_MEMORY:
-            crew = crew.halved()
+            half = crew.halved()
+            crew.end_all_but(half)
+            crew = half
             case = run.run(crew)
         return replace(case, fault=case.fault and self._in_the_users_words(case.fault))
 

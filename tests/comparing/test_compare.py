@@ -106,6 +106,19 @@ def test_a_traceback_names_the_users_file_and_is_not_wrapped(home: Path) -> None
 
 
 @pytest.mark.slow
+def test_slow_first_calls_are_made_in_fewer_processes(home: Path) -> None:
+    files = write(home, fast=FAST, slow=SLOW)
+    impatient = "from harness.comparing import case_run\ncase_run.MOST_FIRST_CALLS_S = 0.0\n"
+    code = f"{impatient}from harness.cli.main import main\nmain()"
+    arguments = ("--grid", "cpu", "--case", "0", "--budget", "0", "--processes", "4", "--json")
+    command = [sys.executable, "-c", code, "compare", files["fast"], files["slow"], *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["processes"], [case["processes"] for case in document["cases"]]) == (4, [1])
+
+
+@pytest.mark.slow
 def test_several_processes_of_each_version(home: Path) -> None:
     """Two of each, as on a GPU eight; a case for which the memory does not suffice is done by one of each."""
     greedy = FAST.replace("    return", "    if data[0].numel() > 100_000:\n        raise MemoryError\n    return")

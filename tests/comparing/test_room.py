@@ -54,7 +54,7 @@ def test_workers_that_live_want_what_is_new_and_ended_ones_all_of_it(device: Sim
     assert not room.suffices([worker(alive=False)] * 2)
 
 
-def test_a_crew_that_is_halved_keeps_the_first_and_ends_the_others() -> None:
+def test_half_of_a_crew_is_its_first_and_the_others_are_ended() -> None:
     ended: list[tuple[str, int]] = []
 
     def contestant(side: str, number: int) -> Any:
@@ -62,6 +62,8 @@ def test_a_crew_that_is_halved_keeps_the_first_and_ends_the_others() -> None:
 
     crew = Crew.of(4, contestant)
     two = crew.halved()
+    assert ended == []
+    crew.end_all_but(two)
     assert ([c.number for c in two.a], [c.number for c in two.b], two.processes) == ([0, 1], [0, 1], 2)
     assert sorted(ended) == [("a", 2), ("a", 3), ("b", 2), ("b", 3)]
     one = two.halved()  # the null run takes a second one of A

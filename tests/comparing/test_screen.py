@@ -43,7 +43,7 @@ def screen(result: PairedComparison) -> str:
 def test_how_many_processes_a_verdict_is_from() -> None:
     assert "in 4 processes of each version." in screen(RESULT)
     one = replace(CASES[1], processes=1)
-    assert "in 4 processes of each version (case 1 in 1: memory holds no more)." in screen(
+    assert "in 4 processes of each version (case 1 in 1: no memory or time for more)." in screen(
         replace(RESULT, cases=(CASES[0], one))
     )
     assert "in one process of each version." in screen(replace(RESULT, cases=(one,), processes=1))
