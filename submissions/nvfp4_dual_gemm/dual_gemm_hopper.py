@@ -8,20 +8,28 @@ the tokens, its B operand, which must lie in shared memory.
     consumers   two warpgroups; a thread copies the bytes of its own rows of B to shared memory, asynchronously and
                 ahead of time, and decodes them to fp16 in the registers in which wgmma expects them: no barrier, no
                 shuffle, and decoded weights never go through memory
-    producers   a warpgroup; a thread decodes the row of one token to fp16 in shared memory, in wgmma's swizzle
+    producers   two warpgroups; a thread decodes half of a token's row of a chunk, 128 values of k, to fp16 in shared
+                memory, in wgmma's swizzle; the consumers copy the bytes of A for them, too
+
+Producers set the pace: to load, decode and store, and a fence that shows the tensor cores what was stored, is one long
+chain for a warp. Two warpgroups work on two such chains at once. The fence might also wait for copies that its thread
+has under way; so those who have no fence make them.
 
 Both put the values of k in an order of their own, the same one, which no sum notices: a thread of wgmma's fragment
 holds four values in 16 of k, so 16 bytes of a row, two blocks of the format, are one thread's work for two times 64
-values of k. Even and odd codes of four bytes become fp16 with a shift or two, two masks, and a mask or a byte permute
-for two values, and a product with the scale. As the bits stand, a code is 2^-14 of its value; scales come times 2^7,
-the rest is made good at the end. e2m1 times e4m3 has at most six significant bits and is a multiple of 2^-10, so
-decoded operands are exact for any codes and scales, and fp32 sums are the only rounding before the last.
+values of k. Even and odd codes of four bytes become fp16 with a shift or two and a choice between their bits, and for
+each two values a mask, maybe with a shift, and a product with the scale. As the bits stand, a code is 2^-14 of its
+value; scales come times 2^7, the rest is made good at the end. e2m1 times e4m3 has at most six significant bits and is
+a multiple of 2^-10, so decoded operands are exact for any codes and scales, and fp32 sums are the only rounding before
+the last.
 
 Of the 16 rows of wgmma's fragment, the upper eight are rows of B1 and the lower eight the same rows of B2: so A is read
 and decoded once for both, and a thread ends up with both sums of an element, and applies silu without asking anyone.
 
 Where tiles are few, or don't fill the last wave, blocks share them. Up to four are a cluster, each with a part of a
 tile's k, and add up their fp32 sums through each other's shared memory. Clusters of four leave multiprocessors idle.
+With clusters of two and narrow tiles the loop over chunks is unrolled: the places of decoded activations are constants
+then, and a chunk is fewer instructions.
 
 Stream-K is the other way: the chunks of all tiles in a row are dealt out evenly to as many blocks as can run at once. A
 block may begin and end in the midst of tiles; those that share one leave fp32 sums in global memory, wait for one
@@ -29,8 +37,12 @@ another, and add up a part of the tile each, in a fixed order, so results don't 
 to 0 by themselves, so a call needs no second launch, and each stream has its own. All blocks must run at once, so
 nothing that waits for them may keep multiprocessors from them.
 
-`plan` picks the tile and the way by a fit to measurements. Stream-K wins where tiles or clusters would leave
-multiprocessors idle for long; where they fill the card, its sums go a longer way.
+With fewer tiles than multiprocessors there is a third: each tile has a block of its own, and the multiprocessors that
+are left have helpers, each of which sums up the last chunks of a few tiles and leaves the sums for the tiles' blocks.
+They get a little less to do, so that nobody waits for them.
+
+`plan` picks the tile and the way by a fit to measurements. Stream-K and helpers win where tiles or clusters would
+leave multiprocessors idle for long; where they fill the card, the sums of either go a longer way.
 """
 
 import functools
@@ -40,7 +52,8 @@ import torch
 from task import input_t, output_t
 
 DUAL = 1  # two products with the same A, or one
-TOKENS, A_STAGES = 128, 4  # of a tile, which is wgmma's n; of 64 values of k, decoded
+TOKENS = 128  # of a tile, which is wgmma's n
+THREADS = 512  # of a block: two warpgroups that decode A, two that decode B and multiply
 
 TYPES = """
 typedef unsigned int u32;
@@ -60,6 +73,10 @@ __device__ __forceinline__ void copy4(u32 to, const u8* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// The barrier gets an arrival when all of the thread's copies so far have come.
+__device__ __forceinline__ void arrive_after_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 template <int LEFT>
 __device__ __forceinline__ void await_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
@@ -68,6 +85,11 @@ __device__ __forceinline__ uint4 load16(u32 from) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
+  return v;
+}
+__device__ __forceinline__ uint2 load8(u32 from) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
   return v;
 }
 __device__ __forceinline__ u32 load4(u32 from) {
@@ -105,6 +127,10 @@ __device__ __forceinline__ u32 cluster_rank() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 __device__ __forceinline__ u32 address_in(u32 address, int rank) {  // the same place in another block of the cluster
   u32 there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
@@ -150,6 +176,23 @@ __device__ __forceinline__ u32 multiply(u32 a, u32 b) {  // two fp16, subnormals
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
   return d;
 }
+template <int WHICH>
+__device__ __forceinline__ u32 multiply_by_one_of(u32 a, u32 two) {  // two fp16 by the same one
+  u32 d;
+  if constexpr (WHICH)
+    asm("{.reg .b16 x, y; .reg .b32 s; mov.b32 {x, y}, %2; mov.b32 s, {y, y}; mul.rn.f16x2 %0, %1, s;}"
+        : "=r"(d) : "r"(a), "r"(two));
+  else
+    asm("{.reg .b16 x, y; .reg .b32 s; mov.b32 {x, y}, %2; mov.b32 s, {x, x}; mul.rn.f16x2 %0, %1, s;}"
+        : "=r"(d) : "r"(a), "r"(two));
+  return d;
+}
+// Bits of a where the mask has ones, of b elsewhere. Written with operators it becomes two operations.
+__device__ __forceinline__ u32 choose(u32 mask, u32 a, u32 b) {
+  u32 d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xe4;" : "=r"(d) : "r"(a), "r"(b), "r"(mask));
+  return d;
+}
 __device__ __forceinline__ u32 pack(float low, float high) {
   u32 d;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
@@ -179,7 +222,7 @@ __device__ __forceinline__ void wgmma(float (&d)[{count}], const u32* a, u64 b) 
 
 
 PIPELINE = r"""
-constexpr int PRODUCERS = 128;                     // threads that decode activations
+constexpr int PRODUCERS = 256;                     // threads that decode activations, two warpgroups
 constexpr int GROUPS = 2;                          // warpgroups that decode weights and multiply
 constexpr int CONSUMERS = 128 * GROUPS;
 constexpr int COLUMNS = (DUAL ? 32 : 64) * MI * GROUPS;  // of C, of a tile
@@ -187,16 +230,25 @@ constexpr int PIECES = 2 * MI;                     // rows of weights that a thr
 constexpr int PITCH = COLUMNS + 8;                 // of a row of C in shared memory: eight rows share no banks
 
 constexpr int A_BYTES = N * 128;                   // a stage of activations: 64 values of k, in fp16
-constexpr int RAW_A_BYTES = 4 * 128 * 16, RAW_SFA_BYTES = 2 * 128 * 4;  // a chunk of them as it came
+constexpr int STAGE_WARPS = MIXED ? 8 : 4;         // of producers that decode a stage
+// A slot has a chunk, 128 values of k, as it came.
+constexpr int RAW_A_BYTES = 4 * 128 * 16, RAW_SFA_BYTES = 2 * 128 * 4;
 constexpr int RAW_B_BYTES = PIECES * CONSUMERS * 16, RAW_SFB_BYTES = PIECES * CONSUMERS * 4;
 constexpr int AT_RAW_B = A_STAGES * A_BYTES;
-constexpr int AT_RAW_SFB = AT_RAW_B + RAW_B_STAGES * RAW_B_BYTES;
-constexpr int AT_RAW_A = AT_RAW_SFB + RAW_B_STAGES * RAW_SFB_BYTES;
-constexpr int AT_RAW_SFA = AT_RAW_A + RAW_A_STAGES * RAW_A_BYTES;
-constexpr int AT_BARRIERS = AT_RAW_SFA + RAW_A_STAGES * RAW_SFA_BYTES;
+constexpr int AT_RAW_SFB = AT_RAW_B + RAW_STAGES * RAW_B_BYTES;
+constexpr int AT_RAW_A = AT_RAW_SFB + RAW_STAGES * RAW_SFB_BYTES;
+constexpr int AT_RAW_SFA = AT_RAW_A + RAW_STAGES * RAW_A_BYTES;
+constexpr int AT_BARRIERS = AT_RAW_SFA + RAW_STAGES * RAW_SFA_BYTES;
 constexpr int AT_RECEIVED = AT_BARRIERS + 16 * A_STAGES;  // a cluster's barrier
-constexpr int AT_TEAMS = AT_RECEIVED + 16;                // here, stream-K's
+constexpr int AT_RAW_FULL = AT_RECEIVED + 16;             // barriers, of the slots' activations
+constexpr int AT_TEAMS = AT_RAW_FULL + (8 * RAW_STAGES + 15) / 16 * 16;  // here, stream-K's
 constexpr int AT_UNITS = AT_TEAMS + 64;
+constexpr int AT_SUMS = APART ? AT_UNITS : 0;             // a cluster's, behind the pipeline or over it
+constexpr int TURNS = UNROLLED ? A_STAGES / 2 : 1;        // chunks of an iteration: so many, and stages are constants
+static_assert(!UNROLLED || (!STREAM && MI == 1), "");     // else registers don't suffice
+static_assert(!APART || S == 2, "");
+static_assert(!HELPED || STREAM, "");
+static_assert(AT_SUMS % 16 == 0, "");
 
 struct Tile {
   const u8 *a, *sfa, *b[2], *sfb[2];
@@ -209,6 +261,8 @@ struct Tile {
 // The chunks that a block sums up, of all tiles' in a row: from begin, and up to end.
 struct Range {
   int begin, end;
+  int skip = 0, skips = 0;  // others' chunks, which tiles but the first begin with; and how many such tiles there are
+  __device__ __forceinline__ int chunks() const { return end - begin - skip * skips; }
 };
 
 // Where the reordered scales have that of row i's block j.
@@ -219,15 +273,18 @@ __device__ __forceinline__ u64 scale_place(int i, int j, int k) {
 // Two e4m3 scales, times 2^7, as fp16.
 __device__ __forceinline__ u32 scale_pair(u32 two) { return multiply(halves_of_e4m3(two), 0x58005800u); }
 
-// Eight e2m1 codes, times a scale, times 2^-7, as four pairs of fp16: values (0, 4), (1, 5), (2, 6), (3, 7).
-// The code's sign, exponent and upper mantissa bit, put at fp16's, are the value times 2^-14.
-__device__ __forceinline__ void decode8(u32 codes, u32 scale, u32* pairs) {
-  u32 even = ((codes << 4) & 0x80808080u) | ((codes << 1) & 0x0e0e0e0eu);
-  u32 odd = (codes & 0x80808080u) | ((codes >> 3) & 0x0e0e0e0eu);
-  pairs[0] = multiply(__byte_perm(even, 0, 0x2404), scale);
-  pairs[1] = multiply(__byte_perm(odd, 0, 0x2404), scale);
-  pairs[2] = multiply(even & 0xff00ff00u, scale);
-  pairs[3] = multiply(odd & 0xff00ff00u, scale);
+// Eight e2m1 codes, times one of two scales, times 2^-7, as four pairs of fp16: values (0, 4), (1, 5), (2, 6), (3, 7).
+// The code's sign, exponent and upper mantissa bit, put at fp16's, are the value times 2^-14. A sign from one shift and
+// all else from another are one LOP3, and a mask for every two values comes last. Shifts to the left may be products,
+// and the scale is used as it lies in its half: this spares the ALU, where an operation takes two cycles.
+template <int WHICH>
+__device__ __forceinline__ void decode8(u32 codes, u32 scales, u32* pairs) {
+  constexpr u32 SIGNS = 0x80808080u, OURS = 0x8e008e00u;
+  const u32 even = choose(SIGNS, codes << 4, codes << 1), odd = choose(SIGNS, codes, codes >> 3);
+  pairs[0] = multiply_by_one_of<WHICH>((even << 8) & OURS, scales);
+  pairs[1] = multiply_by_one_of<WHICH>((odd << 8) & OURS, scales);
+  pairs[2] = multiply_by_one_of<WHICH>(even & OURS, scales);
+  pairs[3] = multiply_by_one_of<WHICH>(odd & OURS, scales);
 }
 
 // Stream-K: all chunks in a row are dealt out evenly, so blocks begin and end in the midst of tiles. All start at the
@@ -257,6 +314,15 @@ __device__ __forceinline__ Range range_of(const Shares& s, int all) {
   const int block = blockIdx.x, item = block / S, rank = S > 1 ? cluster_rank() : 0;
   if (STREAM) return {s.begin(block), s.begin(block + 1)};
   return {item * all + all * rank / S, item * all + all * (rank + 1) / S};
+}
+
+// HELPED, each tile is a block's own, which sums up its first `each` chunks and adds what a helper left of the rest.
+// A helper has the rests of `more` tiles. It is done with most of them long before they are needed, and no tile's sums
+// go two ways.
+__device__ __forceinline__ Range helped_range(const Shares& s, int all, int tiles) {
+  const int block = blockIdx.x, first = (block - tiles) * s.more, last = min(first + s.more, tiles);
+  if (block < tiles) return {block * all, block * all + s.each};
+  return {first * all + s.each, last * all, s.each, last - first - 1};
 }
 
 // Who has to do with a tile, and what is this block's.
@@ -294,104 +360,95 @@ __device__ __forceinline__ Team kept_team(u32 base, int which) {
 constexpr int SLICE = N / 8 / S;  // eights of tokens that a block ends up with
 constexpr int RECEIVED_BYTES = (S - 1) * SLICE * MI * CONSUMERS * 16;
 
-// The first copies are on their way by now.
+// The first copies are on their way by now, which take all a while to work out. The barriers are dealt to the
+// producers' warps, as the threads of a warp would initialize theirs one after the other.
 __device__ __forceinline__ void prepare_barriers(u32 base) {
-  if (threadIdx.x == 0) {
-#pragma unroll 1
-    for (int i = 0; i < A_STAGES; ++i) {
-      barrier_init(base + AT_BARRIERS + 8 * i, PRODUCERS / 32);                // full
-      barrier_init(base + AT_BARRIERS + 8 * (A_STAGES + i), CONSUMERS / 32);   // empty
-    }
-    if (S > 1) {
+  constexpr int WARPS = PRODUCERS / 32;
+  const int warp = threadIdx.x / 32;
+  if (warp < WARPS && threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int i = 0; i < 2 * A_STAGES; i += WARPS)  // full, and empty
+      if (i + warp < 2 * A_STAGES)
+        barrier_init(base + AT_BARRIERS + 8 * (i + warp), i + warp < A_STAGES ? STAGE_WARPS : CONSUMERS / 32);
+#pragma unroll
+    for (int i = 0; i < RAW_STAGES; i += WARPS)
+      if (i + warp < RAW_STAGES) barrier_init(base + AT_RAW_FULL + 8 * (i + warp), CONSUMERS);
+    if (S > 1 && warp == WARPS - 1) {
       barrier_init(base + AT_RECEIVED, 1);
       barrier_expect(base + AT_RECEIVED, RECEIVED_BYTES);
     }
     barriers_ready();
   }
   __syncthreads();
+  if (APART) cluster_arrive();
 }
 
-// Producers: a thread decodes the row of one token. A warp fetches the rows that it decodes, four threads a row: by
-// itself a thread would ask for its row 16 bytes at a time, and a warp for 32 rows at once.
-template <class Find>
-__device__ __forceinline__ void produce(u32 base, Range r, const Find& find) {
-  const u32 full = base + AT_BARRIERS, empty = full + 8 * A_STAGES;
-  const int thread = threadIdx.x, lane = thread % 32, first = thread - lane + lane / 4;  // to fetch, of rows 8 apart
-  int next = r.begin, of_tile = 0;  // chunks that are left of the tile, with the next
-  int rows;                         // of the tile, from the first to fetch on
-  u32 apart;
-  const u8 *value, *scale;
-  // The pieces of a row are swizzled, so that eight threads that read theirs share no banks.
-  const u32 raw_to = base + AT_RAW_A + first * 64 + (lane ^ first / 2) % 4 * 16;
-  const u32 raw_at = base + AT_RAW_A + thread * 64 + thread / 2 % 4 * 16, codes_at = base + AT_RAW_SFA + thread * 4;
-  auto place = [&] {
-    const Tile t = find(next);
-    const int tokens = min(N, t.m - t.token);
-    rows = tokens - first;
-    apart = 8 * (t.k / 2);
-    value = t.a + (u64)(t.token + min(first, tokens - 1)) * (t.k / 2) + t.chunk * 64 + lane % 4 * 16;
-    scale = t.sfa + scale_place(t.token + min(thread, tokens - 1), 8 * t.chunk, t.k);
-    of_tile = t.chunks - t.chunk;
-  };
-  if (!STREAM) place();
-  auto fetch = [&](int slot) {
-    if (next < r.end) {
-      if (STREAM && of_tile == 0) place();
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const bool valid = 8 * i < rows;
-        copy16(raw_to + slot * RAW_A_BYTES + i * 512, value + (valid ? i * apart : 0), valid);
-      }
-      for (int i = 0; i < 2; ++i) copy4(codes_at + slot * RAW_SFA_BYTES + i * 128 * 4, scale + i * 512);
-      value += 64;
-      scale += 1024;
-      ++next;
-      if (STREAM) --of_tile;
-    }
-    commit_copies();
-  };
-#pragma unroll 1
-  for (int i = 0; i < RAW_A_STAGES; ++i) fetch(i);
+// Producers: a thread decodes half of a token's row of a chunk. Of the two warpgroups each has a half of the chunk, or,
+// MIXED, each warp both halves of 16 rows. Lanes are dealt to rows so that they share no banks, but when 16 of them
+// read the same halves of pieces. No barrier says that a slot has been read: consumers copy to it when they have waited
+// for the chunk to be decoded. The tile isn't needed; without it nvcc deals out registers otherwise than in what was
+// timed.
+__device__ __forceinline__ void produce(u32 base, Range r, const Tile&) {
   prepare_barriers(base);
-  int slot = 0, stage = 0;
-  u32 parity = 1;
-  for (int left = r.end - r.begin; left > 0; --left) {
-    await_copies<RAW_A_STAGES - 1>();
-    __syncwarp();
-    uint4 raw[4];
-    u32 scales[4];
+  const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+  const int half = MIXED ? lane / 8 % 2 : group;
+  const int row = warp * 8 + lane % 8 + (MIXED ? lane / 16 * 32 + group * 64 : lane / 8 * 32);
+  const u32 raw_at = base + AT_RAW_A + row * 64 + row / 2 % 4 * 16 + half * 8;
+  const u32 codes_at = base + AT_RAW_SFA + row % 32 * 16 + row / 32 * 4;
+  const u32 to = base + row * 128 + row % 8 * 16 + half * A_BYTES;
+  // 128-byte swizzle. In the first order the ALU has less to do, but there are more registers.
+  auto place = [&](int i, int stage) {
+    return MI == 1 ? (to ^ i * 16) + stage * A_BYTES : (to + stage * A_BYTES) ^ i * 16;
+  };
+  const u32 barriers = base + AT_BARRIERS + (MIXED ? 0 : 8 * half);
+  int slot = 0, next_stage = 0;  // the chunk's first
+  u32 parity = 1, raw_parity = 0;
+  int left = r.chunks();
+#pragma unroll 1
+  while (left > 0) {
 #pragma unroll
-    for (int q = 0; q < 4; ++q) raw[q] = load16((raw_at + slot * RAW_A_BYTES) ^ q * 16);
+    for (int turn = 0; turn < TURNS; ++turn, --left) {
+      if (turn && left == 0) break;
+      barrier_wait(base + AT_RAW_FULL + 8 * slot, raw_parity);
+      uint2 raw[4];
+      u32 scales[2];
 #pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      u32 codes = load4(codes_at + slot * RAW_SFA_BYTES + q / 2 * 128 * 4);
-      scales[q] = scale_pair(codes >> 16 * (q % 2));
-    }
+      for (int q = 0; q < 4; ++q) raw[q] = load8((raw_at + slot * RAW_A_BYTES) ^ q * 16);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      u32 pairs[4][8];
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        u32 s = __byte_perm(scales[q], 0, half ? 0x3232 : 0x1010);
-        decode8(half ? raw[q].z : raw[q].x, s, pairs[q]);
-        decode8(half ? raw[q].w : raw[q].y, s, pairs[q] + 4);
+      for (int i = 0; i < 2; ++i) {
+        const u32 codes = load4(codes_at + slot * RAW_SFA_BYTES + i * 512);
+        scales[i] = scale_pair(__byte_perm(codes, 0, half ? 0x4431 : 0x4420));
       }
-      barrier_wait(empty + 8 * (stage + half), parity);
-      const u32 to = base + (stage + half) * A_BYTES + thread * 128 + thread % 8 * 16;
-      if (thread < N) {
+      const int stage = UNROLLED ? 2 * turn : next_stage;
+      const u32 barrier = barriers + 8 * stage;
 #pragma unroll
-        for (int i = 0; i < 8; ++i)  // 128-byte swizzle
-          store16(to ^ i * 16, pairs[0][i], pairs[1][i], pairs[2][i], pairs[3][i]);
+      for (int word = 0; word < 2; ++word) {
+        u32 pairs[4][4];
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          const u32 codes = word ? raw[q].y : raw[q].x;
+          if (q % 2) decode8<1>(codes, scales[q / 2], pairs[q]);
+          else decode8<0>(codes, scales[q / 2], pairs[q]);
+        }
+        if (word == 0) {
+          barrier_wait(barrier + 8 * A_STAGES, parity);
+          if (MIXED) barrier_wait(barrier + 8 * A_STAGES + 8, parity);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          store16(place(4 * word + i, stage), pairs[0][i], pairs[1][i], pairs[2][i], pairs[3][i]);
       }
       show_to_tensor_cores();
       __syncwarp();
-      if (lane == 0) barrier_arrive(full + 8 * (stage + half));
-    }
-    fetch(slot);  // the warp has met since it read the slot; and the fence might wait for copies that are on their way
-    if (++slot == RAW_A_STAGES) slot = 0;
-    if ((stage += 2) == A_STAGES) {
-      stage = 0;
-      parity ^= 1;
+      if (lane < 1 + MIXED) barrier_arrive(barrier + 8 * lane);
+      if (UNROLLED ? turn == TURNS - 1 : (next_stage += 2) >= A_STAGES) {
+        next_stage = 0;
+        parity ^= 1;
+      }
+      if (++slot == RAW_STAGES) {
+        slot = 0;
+        raw_parity ^= 1;
+      }
     }
   }
 }
@@ -401,19 +458,32 @@ __device__ __forceinline__ u64 descriptor(u32 address) {
   return (u64)1 << 62 | (u64)64 << 32 | (u64)1 << 16 | (address >> 4);
 }
 
-// Consumers: a thread decodes the weights that wgmma expects in its registers. `done` is told of what was summed
-// up, by its first chunk: of all, or of a tile's. The pipeline runs on meanwhile, and over the borders of tiles.
+// Consumers: a thread decodes the weights that wgmma expects in its registers, and copies activations for the producers
+// besides. `done` is told of what was summed up, by its first chunk: of all, or of a tile's. The pipeline runs on
+// meanwhile, and over the borders of tiles.
 template <class Find, class Done>
 __device__ __forceinline__ void consume(
     u32 base, Range r, const Find& find, const Shares& s, float (&sum)[MI][N / 2], const Done& done) {
   const u32 full = base + AT_BARRIERS, empty = full + 8 * A_STAGES;
   const int thread = threadIdx.x - PRODUCERS, group = thread / 128, warp = thread % 128 / 32, lane = thread % 32;
-  int next = r.begin, of_tile = 0;  // as in produce
+  int next = r.begin, of_tile = 0;  // to copy; and how many are left of the tile, with it
   Tile t;
   u32 value[PIECES], scale[PIECES];
   const u32 raw_at = base + AT_RAW_B + thread * 16, codes_at = base + AT_RAW_SFB + thread * 4;
+  // Of activations, 16 bytes of two rows, 64 apart, and four bytes of scales. A warp has eight rows: one thread a row
+  // would ask for 32 rows at once. The pieces of a row are swizzled, for producers to share no banks.
+  const u32 row_a = thread / 4, raw_a_to = base + AT_RAW_A + row_a * 64 + (thread ^ row_a / 2) % 4 * 16;
+  const u8 *value_a, *scale_a;
+  u32 apart_a;
+  bool valid_a[2];
   auto place = [&] {
     t = find(next);
+    const int tokens = t.m - t.token;
+    const u8* rows = t.a + (u64)t.token * (t.k / 2) + t.chunk * 64 + thread % 4 * 16;
+    valid_a[0] = (int)row_a < tokens, valid_a[1] = (int)row_a + 64 < tokens;
+    value_a = rows + (valid_a[0] ? row_a : 0) * (u64)(t.k / 2);
+    apart_a = valid_a[1] ? 64 * (t.k / 2) : 0;
+    scale_a = t.sfa + scale_place(t.token, 8 * t.chunk, t.k) + thread * 4;
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
       int i = group * MI + p / 2, row = lane / 4 + (DUAL ? i * 32 + warp * 8 : i * 64 + warp * 16 + p % 2 * 8);
@@ -424,9 +494,16 @@ __device__ __forceinline__ void consume(
     of_tile = t.chunks - t.chunk;
   };
   if (!STREAM) place();
-  auto fetch = [&](int slot) {
+  auto fetch = [&](int slot, bool first = false) {
     if (next < r.end) {
       if (STREAM && of_tile <= 0) place();
+      copy16(raw_a_to + slot * RAW_A_BYTES, value_a, valid_a[0]);
+      copy16(raw_a_to + slot * RAW_A_BYTES + 64 * 64, value_a + apart_a, valid_a[1]);
+      copy4(base + AT_RAW_SFA + slot * RAW_SFA_BYTES + thread * 4, scale_a);
+      if (first) prepare_barriers(base);
+      arrive_after_copies(base + AT_RAW_FULL + 8 * slot);
+      value_a += 64;
+      scale_a += 1024;
 #pragma unroll
       for (int p = 0; p < PIECES; ++p) {
         const int which = DUAL * (p % 2);
@@ -436,23 +513,27 @@ __device__ __forceinline__ void consume(
         scale[p] += 1024;
       }
       ++next;
-      if (STREAM) --of_tile;
+      if (STREAM && --of_tile == 0) next += r.skip;
     }
     commit_copies();
   };
+  fetch(0, true);
 #pragma unroll 1
-  for (int i = 0; i < RAW_B_STAGES; ++i) fetch(i);
-  if (STREAM && thread < 2) keep_teams(base, thread, r, find, s);
-  prepare_barriers(base);
+  for (int i = 1; i < RAW_STAGES; ++i) fetch(i);
+  if (STREAM && !HELPED) {
+    if (thread < 2) keep_teams(base, thread, r, find, s);
+    sync_consumers();  // who all need the teams
+  }
 
-  // Steps of 16 values of k that are decoded together; what they became stays in registers until wgmma has read it, so
-  // there are two sets of them, and the next one is decoded while the tensor cores work on the last.
-  constexpr int STEPS = MI == 1 ? 4 : 2, PARTS = 4 / STEPS;
+  // Half a chunk, or with MI = 2 for want of registers a quarter, is decoded at a time; what it became stays in
+  // registers until wgmma has read it, so there are two sets of them, and the next one is decoded while the tensor
+  // cores work on the last.
+  constexpr int PARTS = MI, STEPS = 4 / PARTS;  // of half a chunk; and of 16 values of k, of a part
   u32 operand[2][MI][4 * STEPS];
   uint4 raw[PIECES];
   u32 codes[PIECES];
   auto load = [&](int slot) {
-    await_copies<RAW_B_STAGES - 1>();
+    await_copies<RAW_STAGES - 1>();
 #pragma unroll
     for (int p = 0; p < PIECES; ++p) {
       raw[p] = load16(raw_at + slot * RAW_B_BYTES + p * CONSUMERS * 16);
@@ -460,7 +541,7 @@ __device__ __forceinline__ void consume(
     }
   };
   load(0);
-  int slot = 0, stage = 0, previous = 0;
+  int slot = 0, next_stage = 0, last_stage = 0;
   u32 parity = 0;
   int chunk = r.begin;
   do {
@@ -471,43 +552,53 @@ __device__ __forceinline__ void consume(
     const int start = chunk;
     const Tile now = find(start);
     const int stop = STREAM ? min(r.end, start - now.chunk + now.chunks) : r.end;
-    for (; chunk < stop; ++chunk) {
-      u32 scales[PIECES];
+    while (chunk < stop) {
 #pragma unroll
-      for (int p = 0; p < PIECES; ++p) scales[p] = scale_pair(codes[p] >> 16 * (lane & 1));
+      for (int turn = 0; turn < TURNS; ++turn, ++chunk) {
+        if (turn && chunk == stop) break;
+        u32 scales[PIECES];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+        for (int p = 0; p < PIECES; ++p) scales[p] = scale_pair(codes[p] >> 16 * (lane & 1));
 #pragma unroll
-        for (int part = 0; part < PARTS; ++part) {
-          auto& now = operand[PARTS == 1 ? half : part];
+        for (int half = 0; half < 2; ++half) {
+          const int stage = UNROLLED ? 2 * turn + half : next_stage;
+          const int previous = UNROLLED ? (stage + A_STAGES - 1) % A_STAGES : last_stage;
 #pragma unroll
-          for (int p = 0; p < PIECES; ++p) {
-            u32 s = __byte_perm(scales[p], 0, half ? 0x3232 : 0x1010), pairs[8];
-            if (PARTS == 1 || part == 0) decode8(half ? raw[p].z : raw[p].x, s, pairs);
-            if (PARTS == 1 || part == 1) decode8(half ? raw[p].w : raw[p].y, s, pairs + (PARTS == 1 ? 4 : 0));
+          for (int part = 0; part < PARTS; ++part) {
+            auto& now = operand[PARTS == 1 ? half : part];
 #pragma unroll
-            for (int e = 0; e < 2 * STEPS; ++e) now[p / 2][e / 2 * 4 + p % 2 + e % 2 * 2] = pairs[e];
+            for (int p = 0; p < PIECES; ++p) {
+              u32 pairs[8];
+              auto decode = [&](u32 codes, u32* pairs) {
+                if (half) decode8<1>(codes, scales[p], pairs);
+                else decode8<0>(codes, scales[p], pairs);
+              };
+              if (PARTS == 1 || part == 0) decode(half ? raw[p].z : raw[p].x, pairs);
+              if (PARTS == 1 || part == 1) decode(half ? raw[p].w : raw[p].y, pairs + (PARTS == 1 ? 4 : 0));
+#pragma unroll
+              for (int e = 0; e < 2 * STEPS; ++e) now[p / 2][e / 2 * 4 + p % 2 + e % 2 * 2] = pairs[e];
+            }
+            if (part == 0) barrier_wait(full + 8 * stage, parity);
+            products_begin();
+            const u64 b = descriptor(base + stage * A_BYTES) + 2 * STEPS * part;
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+              for (int i = 0; i < MI; ++i) wgmma(sum[i], now[i] + 4 * s, b + 2 * s);
+            products_commit();
+            if (half && part == PARTS - 1) {  // all is decoded: what comes next is read while the tensor cores work
+              fetch(slot);
+              if (++slot == RAW_STAGES) slot = 0;
+              load(slot);
+            }
+            products_wait<1>();
+            if (part == 0 && (half || chunk > r.begin) && lane == 0) barrier_arrive(empty + 8 * previous);
           }
-          if (part == 0) barrier_wait(full + 8 * stage, parity);
-          products_begin();
-          u64 b = descriptor(base + stage * A_BYTES) + 2 * STEPS * part;
-#pragma unroll
-          for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-            for (int i = 0; i < MI; ++i) wgmma(sum[i], now[i] + 4 * s, b + 2 * s);
-          products_commit();
-          if (half && part == PARTS - 1) {  // all is decoded: what comes next is read while the tensor cores work
-            fetch(slot);
-            if (++slot == RAW_B_STAGES) slot = 0;
-            load(slot);
+          last_stage = stage;
+          if (UNROLLED ? stage == A_STAGES - 1 : ++next_stage == A_STAGES) {
+            next_stage = 0;
+            parity ^= 1;
           }
-          products_wait<1>();
-          if (part == 0 && (half || chunk > r.begin) && lane == 0) barrier_arrive(empty + 8 * previous);
-        }
-        previous = stage;
-        if (++stage == A_STAGES) {
-          stage = 0;
-          parity ^= 1;
         }
       }
     }
@@ -517,6 +608,7 @@ __device__ __forceinline__ void consume(
 #pragma unroll
       for (int j = 0; j < N / 2; ++j) pin(sum[i][j]);
     done(now, start);
+    chunk += r.skip;
   } while (STREAM && chunk < r.end);
 }
 
@@ -528,7 +620,7 @@ __device__ __forceinline__ void send(u32 base, const float (&sum)[MI][N / 2]) {
 #pragma unroll
   for (int other = 0; other < S; ++other) {
     if (other == MINE) continue;
-    const u32 to = address_in(base + ((MINE - (MINE > other)) * SLICE * MI * CONSUMERS + thread) * 16, other);
+    const u32 to = address_in(base + AT_SUMS + ((MINE - (MINE > other)) * SLICE * MI * CONSUMERS + thread) * 16, other);
     const u32 barrier = address_in(base + AT_RECEIVED, other);
 #pragma unroll
     for (int i = 0; i < MI; ++i)
@@ -548,7 +640,7 @@ __device__ __forceinline__ void receive(u32 base, const float (&sum)[MI][N / 2],
       for (int e = 0; e < 4; ++e) slice[i][4 * j + e] = sum[i][4 * (MINE * SLICE + j) + e];
 #pragma unroll
       for (int other = 0; other < S - 1; ++other) {
-        uint4 v = load16(base + (((other * MI + i) * SLICE + j) * CONSUMERS + thread) * 16);
+        uint4 v = load16(base + AT_SUMS + (((other * MI + i) * SLICE + j) * CONSUMERS + thread) * 16);
         slice[i][4 * j] += __uint_as_float(v.x);
         slice[i][4 * j + 1] += __uint_as_float(v.y);
         slice[i][4 * j + 2] += __uint_as_float(v.z);
@@ -701,6 +793,17 @@ __device__ __forceinline__ void leave(const Team& team, float* part, const float
 __device__ __forceinline__ void finish(
     u32 base, const Tile& t, int start, Range r, const Workspace& workspace, float (&sum)[MI][N / 2], bool& owed) {
   const bool first = threadIdx.x == PRODUCERS;
+  if constexpr (HELPED) {  // a tile's counter is 1 from when its helper is done until its own block has seen it
+    const int tile = start / t.chunks;
+    const Team team = {tile, 2, 0, 0, r.skip ? 0 : UNITS, 0};
+    if (r.skip) leave(team, workspace.part(tile + 1, false), sum);
+    else if (first) await_count(counter_of(team, workspace), 1);
+    sync_consumers();
+    if (first && r.skip) publish();
+    if (first) count(counter_of(team, workspace), 1);
+    if (!r.skip) add_up(base, t, team, workspace, sum);
+    return;
+  }
   const int begin = start - t.chunk, end = begin + t.chunks;
   const bool whole = r.begin <= begin && end <= r.end, early = !whole && r.end > end;
   const Team team = whole ? Team{(int)blockIdx.x, 1, 0, 0, UNITS, 0} : kept_team(base, !early);
@@ -731,13 +834,15 @@ template <class Find>
 __device__ __forceinline__ void run(
     u32 shared, Range r, const Find& find, const Shares& s, const Workspace& workspace) {
   u32 base = (shared + 1023) & ~1023u;  // the swizzle's pattern repeats every 1024 bytes
-  constexpr bool UNEVEN = STREAM || MI == 2;  // warpgroups' needs of registers
+  // All of 512 threads' 128 registers, dealt out so that nothing is spilled.
+  constexpr int FEWER = MI == 1 ? 72 : STREAM ? 40 : 48, MORE = 256 - FEWER;
   if (threadIdx.x < PRODUCERS) {
-    if constexpr (UNEVEN) fewer_registers<72>();
-    produce(base, r, find);
-    if constexpr (S > 1) cluster_sync();
+    fewer_registers<FEWER>();
+    produce(base, r, find(r.begin));
+    if constexpr (APART) cluster_wait();
+    else if constexpr (S > 1) cluster_sync();
   } else {
-    if constexpr (UNEVEN) more_registers<216>();
+    more_registers<MORE>();
     float sum[MI][N / 2];
     if constexpr (STREAM) {
       bool owed = false;
@@ -753,13 +858,15 @@ __device__ __forceinline__ void run(
     } else {
       float slice[MI][N / 2 / S];
       int rank = cluster_rank();
-      cluster_sync();  // shared memory is free for sums, everywhere
+      if constexpr (APART) cluster_wait();  // long since: the other block has its barrier
+      else cluster_sync();  // shared memory is free for sums, everywhere
       if (rank == 0) send<0>(base, sum);
       if (rank == 1) send<1>(base, sum);
       if constexpr (S > 2) {
         if (rank == 2) send<2>(base, sum);
         if (rank == 3) send<3>(base, sum);
       }
+      if constexpr (APART) sync_consumers();  // shared memory is free for C
       barrier_wait(base + AT_RECEIVED, 0);
       if (rank == 0) receive<0>(base, sum, slice);
       if (rank == 1) receive<1>(base, sum, slice);
@@ -767,7 +874,7 @@ __device__ __forceinline__ void run(
         if (rank == 2) receive<2>(base, sum, slice);
         if (rank == 3) receive<3>(base, sum, slice);
       }
-      store_tile<N / S>(base + RECEIVED_BYTES, t, t.token + rank * (N / S), slice);
+      store_tile<N / S>(base + (APART ? 0 : RECEIVED_BYTES), t, t.token + rank * (N / S), slice);
     }
   }
 }
@@ -781,17 +888,20 @@ extern "C" __global__ void CLUSTER __launch_bounds__(PRODUCERS + CONSUMERS, 1) n
   const int across = (n + COLUMNS - 1) / COLUMNS, all = k / 128;
   auto find = [&](int chunk) -> Tile {
     const int item = STREAM ? chunk / all : blockIdx.x / S;
+    int down = 0;
+    if (item >= across) down = item / across;  // a division takes its time, and most begin without
     return {a, sfa, {b, b2}, {sfb, sfb2}, c, m, n, k,
-            item / across * N, item % across * COLUMNS, chunk - item * all, all};
+            down * N, (item - down * across) * COLUMNS, chunk - item * all, all};
   };
   const Shares s = {each, more};
-  run(shared_address(shared), range_of(s, all), find, s, {counters, parts});
+  const Range r = HELPED ? helped_range(s, all, across * ((m + N - 1) / N)) : range_of(s, all);
+  run(shared_address(shared), r, find, s, {counters, parts});
 }
 """
 
 
 STREAM_BYTES = 64 + 2 * 2 * 32 * ((32 if DUAL else 64) + 8) * 2  # teams, and units on their way to C
-COUNTERS_APART, THREADS = 32, 384  # as in the kernel
+COUNTERS_APART = 32  # as in the kernel
 
 
 class Config(NamedTuple):
@@ -799,9 +909,13 @@ class Config(NamedTuple):
 
     mi: int  # 64-row blocks of weights of a warpgroup; a tile has 128·mi rows
     split: int  # blocks of a cluster, each with a part of k
-    raw_a_stages: int = 4  # of 128 values of k, as they came
-    raw_b_stages: int = 6
+    a_stages: int  # of 64 values of k of activations, decoded; even, as a chunk is two
+    raw_stages: int = 4  # of a chunk, 128 values of k, as it came
     stream: int = 0  # stream-K, with a split of 1: all tiles' chunks dealt out evenly to as many blocks as can run
+    helped: int = 0  # stream-K where tiles have a block of their own, and helpers the rests
+    mixed: int = 0  # the two warpgroups of producers share each half of a chunk; else each has one
+    unrolled: int = 0  # an iteration is as many chunks as there are stages for; narrow tiles, no stream-K
+    apart: int = 0  # a cluster of two exchanges sums in memory of its own
 
     @property
     def columns(self) -> int:
@@ -810,60 +924,94 @@ class Config(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        a = A_STAGES * TOKENS * 128 + self.raw_a_stages * 128 * (64 + 8)
-        b = self.raw_b_stages * 2 * self.mi * 256 * (16 + 4)
-        barriers = A_STAGES * 16 + 16
+        a = self.a_stages * TOKENS * 128
+        raw = self.raw_stages * (128 * (64 + 8) + 2 * self.mi * 256 * (16 + 4))
+        barriers = self.a_stages * 16 + 16 + -(-self.raw_stages // 2) * 16
         sums = (self.split - 1) * TOKENS // self.split * 128 * self.mi * 4
         c = TOKENS // self.split * (self.columns + 8) * 2
         if self.stream:
-            return a + b + barriers + STREAM_BYTES + 1024
-        return max(a + b + barriers, sums + c) + 1024
+            return a + raw + barriers + STREAM_BYTES + 1024
+        if self.apart:
+            return a + raw + barriers + 64 + sums + 1024
+        return max(a + raw + barriers, sums + c) + 1024
 
     @property
     def part_bytes(self) -> int:
         """A block's fp32 sums of a tile."""
         return TOKENS * 128 * self.mi * 4
 
-    def blocks(self, tiles: int, chunks: int, multiprocessors: int) -> int:
-        """For so many chunks in all. Of stream-K no more than the longest share needs: the fewer tiles are divided."""
-        if not self.stream:
-            return tiles * self.split
-        longest = -(-chunks // multiprocessors)
-        return -(-chunks // longest)
+    def tiles(self, m: int, n: int) -> int:
+        """Of C [m, n]."""
+        return -(-m // TOKENS) * -(-n // self.columns)
+
+    def fits(self, tiles: int, chunks: int, multiprocessors: int) -> bool:
+        """Whether there may be so many tiles, of so many chunks or more each."""
+        return self.split <= chunks and not (self.helped and (tiles >= multiprocessors or chunks < 2))
+
+    def deal(self, tiles: int, chunks: int, multiprocessors: int) -> tuple[int, int, int]:
+        """Blocks, and the kernel's `each` and `more`, for so many tiles of so many chunks in all."""
+        if self.helped:
+            chunks //= tiles
+            helped = -(-tiles // (multiprocessors - tiles))  # tiles, by one helper
+            own = min(chunks - 1, -(-(helped * chunks + HELPERS_AHEAD) // (helped + 1)))
+            return tiles + -(-tiles // helped), own, helped
+        blocks = tiles * self.split
+        if self.stream:  # no more than the longest share needs: the fewer tiles are divided
+            blocks = -(-chunks // -(-chunks // multiprocessors))
+        return blocks, *divmod(chunks, blocks)
 
     @property
     def source(self) -> str:
         constants = f"MI = {self.mi}, N = {TOKENS}, S = {self.split}, STREAM = {self.stream}, DUAL = {DUAL}"
-        constants += f", A_STAGES = {A_STAGES}"
-        constants += f", RAW_A_STAGES = {self.raw_a_stages}, RAW_B_STAGES = {self.raw_b_stages}"
+        constants += f", HELPED = {self.helped}, MIXED = {self.mixed}, UNROLLED = {self.unrolled}, APART = {self.apart}"
+        constants += f", A_STAGES = {self.a_stages}, RAW_STAGES = {self.raw_stages}"
         kernel = KERNEL.replace("CLUSTER", f"__cluster_dims__({self.split}, 1, 1)" if self.split > 1 else "")
         return f"{TYPES}constexpr int {constants};\n{PRIMITIVES}{wgmma()}{PIPELINE}{kernel}"
 
 
-# Of mi = 2, which needs the shared memory: fewer stages.
-NARROW, WIDE = Config(1, 1), Config(2, 1, raw_a_stages=3, raw_b_stages=4)
+# A helper has so many chunks less to do than the blocks that it helps, since it has the sums of several tiles to leave:
+# so it is done when they are needed, and nobody waits. Of 96 tiles of 56 chunks on 132 multiprocessors, a block does 43
+# of its own tile's, and a helper 13 of each of three.
+HELPERS_AHEAD = 4
+
+# Wide tiles leave less of the shared memory to stages.
+NARROW, WIDE = Config(1, 1, a_stages=6), Config(2, 1, a_stages=4)
+CONFIGS = [
+    NARROW._replace(mixed=1),
+    NARROW._replace(split=2, mixed=1, unrolled=1, apart=1),
+    NARROW._replace(stream=1),
+    WIDE,
+    WIDE._replace(split=2),
+    WIDE._replace(split=4),
+    WIDE._replace(stream=1),
+    NARROW._replace(stream=1, helped=1),
+    WIDE._replace(stream=1, helped=1, a_stages=6, raw_stages=3),
+]
 
 # A fit to what an H200 took on all three boards, in µs: a chunk of 128 values of k, by mi; all else in the life of a
 # block, by split; the launch; stream-K's exchange of sums, times mi, since there are so many, for every tile that a
-# block has to do with. Clusters of four don't fill the card: 28 of them ran at once. The least estimate of each
-# benchmark case is that of the configuration that was fastest. Estimates are off by 6 % in root mean square, by 16 % at
-# most, but those of clusters of four by up to 35 %.
-CHUNK_US, BLOCK_US, LAUNCH_US, FINISH_US = {1: 1.0, 2: 1.5}, {1: 3.5, 2: 4.5, 4: 7.0}, 4.0, 4.0
+# block has to do with. Where there are helpers: what they take to leave a tile's sums, times mi, and what the tile's
+# block takes to add them. Clusters of four don't fill the card: 28 of them ran at once. The least estimate of each
+# benchmark case is that of the configuration that was fastest. Estimates are off by 5 % in root mean square, by 13 % at
+# most.
+CHUNK_US, BLOCK_US, LAUNCH_US, FINISH_US = {1: 0.89, 2: 1.54}, {1: 1.9, 2: 3.4, 4: 5.9}, 4.5, 3.4
+LEAVE_US, ADD_US = 1.3, 1.7
 
 
 def estimate_us(config: Config, tiles: int, chunks: float, multiprocessors: int) -> float:
     """Of so many tiles, of so many chunks each on average."""
+    chunk = CHUNK_US[config.mi]
+    if config.helped:
+        _, own, helped = config.deal(tiles, round(tiles * chunks), multiprocessors)
+        rests = helped * ((chunks - own) * chunk + LEAVE_US * config.mi)
+        return max(own * chunk, rests) + ADD_US + BLOCK_US[1] + LAUNCH_US
     if config.stream:
         longest = -(-round(tiles * chunks) // multiprocessors)
         finishing = -(-longest // chunks) * FINISH_US * config.mi
-        return longest * CHUNK_US[config.mi] + finishing + BLOCK_US[1] + LAUNCH_US
+        return longest * chunk + finishing + BLOCK_US[1] + LAUNCH_US
     at_once = multiprocessors * 28 // 132 * 4 if config.split == 4 else multiprocessors
     waves = -(-tiles * config.split // at_once)
-    return waves * (-(-chunks // config.split) * CHUNK_US[config.mi] + BLOCK_US[config.split]) + LAUNCH_US
-
-
-CONFIGS = [base._replace(split=split) for base in (NARROW, WIDE) for split in (1, 2)]
-CONFIGS += [WIDE._replace(split=4), *(base._replace(stream=1) for base in (NARROW, WIDE))]
+    return waves * (-(-chunks // config.split) * chunk + BLOCK_US[config.split]) + LAUNCH_US
 
 
 @functools.cache
@@ -900,20 +1048,24 @@ def check(n: int, k: int) -> None:
         raise ValueError(f"n = {n}, k = {k}: this kernel wants k in 128s, n in 64s, and B below 4 GiB")
 
 
+def usable(m: int, n: int, k: int, multiprocessors: int) -> list[Config]:
+    return [c for c in CONFIGS if c.fits(c.tiles(m, n), k // 128, multiprocessors)]
+
+
+@functools.cache
 def plan(m: int, n: int, k: int, multiprocessors: int) -> Config:
     def cost(config: Config) -> float:
-        return estimate_us(config, -(-m // TOKENS) * -(-n // config.columns), k // 128, multiprocessors)
+        return estimate_us(config, config.tiles(m, n), k // 128, multiprocessors)
 
-    return min((c for c in CONFIGS if c.split <= k // 128), key=cost)
+    return min(usable(m, n, k, multiprocessors), key=cost)
 
 
 def launch(config: Config, a, b1, b2, sfa, sfb1, sfb2, c) -> None:
     """a [m, k/2], b1 and b2 [n, k/2], their reordered scales, c [m, n]; all contiguous but for the scales' order."""
     (m, n), k = c.shape, 2 * a.shape[1]
-    tiles = -(-m // TOKENS) * -(-n // config.columns)
-    chunks = tiles * (k // 128)
-    blocks = config.blocks(tiles, chunks, multiprocessors(c.device))
-    arguments = [a, b1, b2, sfa, sfb1, sfb2, c, *workspace_here(c.device, config), m, n, k, *divmod(chunks, blocks)]
+    tiles = config.tiles(m, n)
+    blocks, each, more = config.deal(tiles, tiles * (k // 128), multiprocessors(c.device))
+    arguments = [a, b1, b2, sfa, sfb1, sfb2, c, *workspace_here(c.device, config), m, n, k, each, more]
     kernel(config)((blocks, 1, 1), (THREADS, 1, 1), arguments, shared_mem=config.shared_bytes)
 
 

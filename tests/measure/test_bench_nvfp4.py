@@ -109,10 +109,10 @@ def test_the_sweep_times_what_the_kernel_chooses_from(
 ) -> None:
     """Once for each case that the configuration can do, and what gives wrong results not at all."""
     c = torch.zeros(8, 64)
-    cases = [{"k": [128]}, {"k": [128, 512]}, {"k": [256, 512]}]
+    cases = [{"m": [8] * len(k), "n": [64] * len(k), "k": k} for k in ([128], [128, 512], [256, 512])]
 
-    def generate_input(k: list[int], seed: int) -> Any:
-        return [(c, c, c)] * len(k), None, None, [(8, 64, each, 1) for each in k]
+    def generate_input(m: list[int], n: list[int], k: list[int], seed: int) -> Any:
+        return [(c, c, c)] * len(k), None, None, [(*size, 1) for size in zip(m, n, k, strict=True)]
 
     def launch(config: Choice, abc: Any, reordered: Any, sizes: Any) -> None:
         c.fill_(config.stream)
@@ -120,7 +120,12 @@ def test_the_sweep_times_what_the_kernel_chooses_from(
     def check_implementation(data: Any, outputs: list[torch.Tensor]) -> tuple[bool, str]:
         return not outputs[0].any(), "elements differ"
 
-    hopper = SimpleNamespace(CONFIGS=[Choice(1), Choice(2), Choice(1, stream=1)], launch=launch)
+    def usable(sizes: Any, multiprocessors: int) -> list[Choice]:
+        assert multiprocessors == 132
+        choices = [Choice(1), Choice(2), Choice(1, stream=1)]
+        return [choice for choice in choices if choice.split <= min(k for _, _, k in sizes) // 128]
+
+    hopper = SimpleNamespace(usable=usable, multiprocessors=lambda device: 132, launch=launch)
     reference = SimpleNamespace(generate_input=generate_input, check_implementation=check_implementation)
     monkeypatch.setitem(sys.modules, "reference", reference)
     monkeypatch.setattr(bench, "cases", lambda board: cases)
@@ -132,13 +137,13 @@ def test_the_sweep_times_what_the_kernel_chooses_from(
     bench.events("nvfp4_group_gemm", "configurations")
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["case"], line["name"], line["us"]) for line in told] == [
-        ("k=[128]", "split=1 stream=0", 7.0),
-        ("k=[128]", "split=1 stream=1", None),
-        ("k=[128,512]", "split=1 stream=0", 7.0),
-        ("k=[128,512]", "split=1 stream=1", None),
-        ("k=[256,512]", "split=1 stream=0", 7.0),
-        ("k=[256,512]", "split=2 stream=0", 7.0),
-        ("k=[256,512]", "split=1 stream=1", None),
+        ("m=[8] n=[64] k=[128]", "split=1 stream=0", 7.0),
+        ("m=[8] n=[64] k=[128]", "split=1 stream=1", None),
+        ("m=[8,8] n=[64,64] k=[128,512]", "split=1 stream=0", 7.0),
+        ("m=[8,8] n=[64,64] k=[128,512]", "split=1 stream=1", None),
+        ("m=[8,8] n=[64,64] k=[256,512]", "split=1 stream=0", 7.0),
+        ("m=[8,8] n=[64,64] k=[256,512]", "split=2 stream=0", 7.0),
+        ("m=[8,8] n=[64,64] k=[256,512]", "split=1 stream=1", None),
     ]
 
 

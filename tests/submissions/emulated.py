@@ -58,8 +58,8 @@ class Emulated:
         parameters = found.group(1)
         names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", parameters))
         source += (
-            f'extern "C" int emulate(int blocks_, int split_, int threads_, int bytes_, int lazy_, {parameters}) {{\n'
-            f"  return emulator::run(blocks_, split_, threads_, bytes_, lazy_, [&] {{ {name}({names}); }});\n}}\n"
+            f'extern "C" int emulate(int blocks_, int split_, int threads_, int bytes_, int mode_, {parameters}) {{\n'
+            f"  return emulator::run(blocks_, split_, threads_, bytes_, mode_, [&] {{ {name}({names}); }});\n}}\n"
         )
         source += extra
         stem = folder / hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -76,8 +76,8 @@ class Emulated:
         self._launch = module.THREADS, config.shared_bytes
         self.library = ctypes.CDLL(str(stem.with_suffix(".so")))
 
-    def __call__(self, blocks: int, arguments: list[Any], *, lazy: bool) -> str:
+    def __call__(self, blocks: int, arguments: list[Any], *, lazy: bool, skewed: bool = False) -> str:
         """Runs all blocks; returns what went wrong, or nothing."""
         values = [ctypes.c_void_p(x.data_ptr()) if isinstance(x, torch.Tensor) else x for x in arguments]
-        outcome = self.library.emulate(blocks, self._at_once or blocks, *self._launch, int(lazy), *values)
+        outcome = self.library.emulate(blocks, self._at_once or blocks, *self._launch, lazy + 2 * skewed, *values)
         return TROUBLE[outcome]

@@ -4,12 +4,15 @@
 // the card (copies to shared memory, products of the tensor cores) happens at the last moment that a wait allows, and
 // otherwise at the first, so that a missing wait, or a buffer given back too early, shows in one of the two; and what a
 // block leaves for others in global memory shows when it publishes it. What needs no emulation does nothing: fences,
-// numbers of registers. Shared memory starts full of fp16 NaNs. Blocks run a cluster after the other, or all at once.
+// numbers of registers. Skewed, the first block of a cluster runs as far ahead of the others as it can, and who arrives at
+// a barrier lets the rest go on first; else all keep the same pace. Shared memory starts full of fp16 NaNs. Blocks run a
+// cluster after the other, or all at once.
 #include <csetjmp>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 #include <ucontext.h>
@@ -21,12 +24,14 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 
+struct uint2 { u32 x, y; };
 struct uint4 { u32 x, y, z, w; };
 
 namespace emulator {
 struct Product { float* d; int tokens; const u32* a; u64 b; };
-struct Copy { u8* to; const u8* from; int bytes; bool valid; };
+struct Copy { u8* to; const u8* from; int bytes; bool valid; u64 number; };
 struct Part { float* to; float v[4]; };
+struct Promise { struct Fiber* fiber; u64 copies; };  // to arrive when a thread's first `copies` copies have come
 struct Rendezvous { int waiting = 0; u64 round = 0; };
 
 struct Fiber {
@@ -36,6 +41,8 @@ struct Fiber {
   bool started = false, done = false;
   u32 thread, block, rank;
   std::vector<Copy> copies;
+  u64 copied = 0;  // or asked to
+  u32 cluster_arrivals = 0;
   std::deque<std::vector<Copy>> copy_groups;
   std::vector<Part> parts;  // not published yet
   std::vector<Product> products;
@@ -51,12 +58,14 @@ inline std::vector<std::vector<Rendezvous>> warps;
 inline std::vector<Rendezvous> consumers, blocks;
 inline std::vector<std::vector<Rendezvous>> groups;
 inline Rendezvous cluster;
+inline u32 cluster_arrivals;
+inline std::vector<std::map<u32, std::vector<Promise>>> promises;  // of each block, to each barrier
 inline std::vector<std::vector<Part>> sent;  // to each block of the cluster, by the others
 inline Fiber* self;
 inline jmp_buf scheduler;
 inline u64 progress;
 inline u32 threads, split, blocks_in_grid;
-inline bool lazy, out_of_bounds;
+inline bool lazy, skewed, out_of_bounds;
 inline std::function<void()> kernel;
 
 inline void yield() {
@@ -156,8 +165,8 @@ inline void start() {
   _longjmp(scheduler, 1);
 }
 // `split` blocks at a time. 0, or what went wrong: 1 deadlock, 2 shared memory out of bounds or misaligned.
-inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_, std::function<void()> kernel_) {
-  threads = threads_, split = split_, lazy = lazy_, kernel = kernel_, out_of_bounds = false;
+inline int run(int grid, int split_, int threads_, int shared_bytes, int mode, std::function<void()> kernel_) {
+  threads = threads_, split = split_, lazy = mode & 1, skewed = mode & 2, kernel = kernel_, out_of_bounds = false;
   blocks_in_grid = grid;
   for (int first = 0; first < grid; first += split) {
     fibers.clear();
@@ -168,6 +177,8 @@ inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_,
     groups.assign(split, std::vector<Rendezvous>(2));
     blocks.assign(split, {});
     cluster = {};
+    cluster_arrivals = 0;
+    promises.assign(split, {});
     sent.assign(split, {});
     for (u32 i = 0; i < fibers.size(); ++i) {
       Fiber& f = fibers[i];
@@ -178,21 +189,23 @@ inline int run(int grid, int split_, int threads_, int shared_bytes, bool lazy_,
       f.context.uc_stack.ss_size = 1 << 16;
       makecontext(&f.context, start, 0);
     }
-    for (bool alive = true; alive;) {
-      u64 before = progress;
-      alive = false;
-      for (Fiber& f : fibers) {
-        if (f.done) continue;
-        alive = true;
-        self = &f;
-        if (!_setjmp(scheduler)) {
-          if (f.started) _longjmp(f.jump, 1);
-          f.started = true;
-          setcontext(&f.context);
-        }
-      }
-      if (alive && progress == before) return 1;
+    // Everyone takes a turn; skewed, a block only when those before it can't go on.
+    auto turn = [&](Fiber& f) {
+      if (f.done) return;
+      self = &f;
+      if (_setjmp(scheduler)) return;
+      if (f.started) _longjmp(f.jump, 1);
+      f.started = true;
+      setcontext(&f.context);
+    };
+    for (u32 rank = 0; rank < split;) {
+      const u64 before = progress;
+      for (u32 i = skewed ? rank * threads : 0; i < (skewed ? (rank + 1) * threads : fibers.size()); ++i) turn(fibers[i]);
+      if (progress != before) rank = 0;
+      else rank = skewed ? rank + 1 : split;
     }
+    for (const Fiber& f : fibers)
+      if (!f.done) return 1;
     if (out_of_bounds) return 2;
   }
   return 0;
@@ -228,7 +241,7 @@ inline void __syncthreads() { emulator::meet(emulator::blocks[emulator::self->ra
 
 inline u32 shared_address(const void*) { return emulator::START; }
 inline void copy(u32 to, const u8* from, int bytes, bool valid) {
-  emulator::Copy c{emulator::at(to, emulator::self->rank, bytes), from, bytes, valid};
+  emulator::Copy c{emulator::at(to, emulator::self->rank, bytes), from, bytes, valid, ++emulator::self->copied};
   if (emulator::lazy) emulator::self->copies.push_back(c);
   else emulator::perform(c);
 }
@@ -247,6 +260,11 @@ void await_copies() {
 inline uint4 load16(u32 from) {
   uint4 v;
   std::memcpy(&v, emulator::at(from, emulator::self->rank, 16), 16);
+  return v;
+}
+inline uint2 load8(u32 from) {
+  uint2 v;
+  std::memcpy(&v, emulator::at(from, emulator::self->rank, 8), 8);
   return v;
 }
 inline u32 load4(u32 from) {
@@ -272,20 +290,57 @@ inline void next_phase(u16* words, u32 rank) {
   for (Part& part : sent[rank]) std::memcpy(part.to, part.v, 16);
   sent[rank].clear();
 }
+inline void arrive(u32 barrier) {
+  u16* words = (u16*)at(barrier, self->rank, 8);
+  --words[1];
+  next_phase(words, self->rank);
+  ++progress;
+}
 }  // namespace emulator
 inline void barrier_arrive(u32 barrier) {
-  u16* words = (u16*)emulator::at(barrier, emulator::self->rank, 8);
-  --words[1];
-  emulator::next_phase(words, emulator::self->rank);
-  ++emulator::progress;
+  emulator::arrive(barrier);
+  if (emulator::skewed) emulator::yield();  // who waits for it goes on before this thread does
 }
 inline void barrier_expect(u32 barrier, u32 bytes) {
   ((u16*)emulator::at(barrier, emulator::self->rank, 8))[3] += bytes / 16;
   barrier_arrive(barrier);
 }
+namespace emulator {
+// A thread's first `count` copies, as far as they haven't been performed; their groups stay, if empty.
+inline void perform_first(Fiber& f, u64 count) {
+  auto perform_in = [&](std::vector<Copy>& copies) {
+    std::vector<Copy> later;
+    for (Copy& c : copies)
+      if (c.number <= count) perform(c);
+      else later.push_back(c);
+    copies = std::move(later);
+  };
+  for (auto& group : f.copy_groups) perform_in(group);
+  perform_in(f.copies);
+}
+}  // namespace emulator
+// At the earliest at once, at the latest when someone waits for the barrier and all else that it waits for has come.
+inline void arrive_after_copies(u32 barrier) {
+  if (emulator::lazy)
+    emulator::promises[emulator::self->rank][barrier].push_back({emulator::self, emulator::self->copied});
+  else
+    emulator::arrive(barrier);
+}
 inline void barrier_wait(u32 barrier, u32 parity) {
-  u16* words = (u16*)emulator::at(barrier, emulator::self->rank, 8);
-  emulator::until([&] { return words[2] != parity; });
+  const u32 rank = emulator::self->rank;
+  u16* words = (u16*)emulator::at(barrier, rank, 8);
+  auto& promised = emulator::promises[rank][barrier];
+  emulator::until([&] {
+    if (words[2] == parity && words[1] && promised.size() >= words[1]) {
+      const u32 needed = words[1];
+      for (u32 i = 0; i < needed; ++i) {
+        emulator::perform_first(*promised[i].fiber, promised[i].copies);
+        emulator::arrive(barrier);
+      }
+      promised.erase(promised.begin(), promised.begin() + needed);
+    }
+    return words[2] != parity;
+  });
 }
 inline void show_to_tensor_cores() {}
 inline void sync_consumers() { emulator::meet(emulator::consumers[emulator::self->rank], 256, [] {}); }
@@ -307,6 +362,14 @@ inline void publish() {
 inline void await_count(const u32* counter, u32 least) { emulator::until([&] { return *counter >= least; }); }
 inline u32 cluster_rank() { return emulator::self->rank; }
 inline void cluster_sync() { emulator::meet(emulator::cluster, emulator::split * emulator::threads, [] {}); }
+inline void cluster_arrive() {
+  ++emulator::cluster_arrivals, ++emulator::self->cluster_arrivals;
+  ++emulator::progress;
+}
+inline void cluster_wait() {
+  const u32 all = emulator::self->cluster_arrivals * emulator::split * emulator::threads;
+  emulator::until([&] { return emulator::cluster_arrivals >= all; });
+}
 inline u32 address_in(u32 address, int rank) { return address | rank << 24; }
 // At the earliest at once, at the latest when the barrier has counted all.
 inline void store_there(u32 to, const float* v, u32 barrier) {
@@ -351,6 +414,9 @@ inline u32 multiply(u32 a, u32 b) {
   u16 low = to_half(from_half((u16)a) * from_half((u16)b)), high = to_half(from_half(a >> 16) * from_half(b >> 16));
   return low | (u32)high << 16;
 }
+template <int WHICH>
+u32 multiply_by_one_of(u32 a, u32 two) { return multiply(a, (two >> 16 * WHICH & 0xffff) * 0x10001); }
+inline u32 choose(u32 mask, u32 a, u32 b) { return (a & mask) | (b & ~mask); }
 inline u32 pack(float low, float high) { return emulator::to_half(low) | (u32)emulator::to_half(high) << 16; }
 inline u32 halves_of_e4m3(u32 two) {
   u32 d = 0;

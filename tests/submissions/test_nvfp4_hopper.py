@@ -24,7 +24,6 @@ FILES = {
 }
 H200_MULTIPROCESSORS = 132
 MOST_SHARED_BYTES = 232_448  # of a block, on Hopper
-REGISTERS = 65_536
 
 emulates = pytest.mark.skipif(
     shutil.which("g++") is None or platform.machine() != "x86_64", reason="emulation needs g++ on x86-64"
@@ -83,33 +82,46 @@ def test_common_parts_are_the_same(submissions: dict[str, ModuleType]) -> None:
         for part in ("TYPES", "PRIMITIVES", "PIPELINE"):
             assert getattr(other, part) == getattr(gemm, part)
         assert other.wgmma() == gemm.wgmma()
+        assert other.Config._fields == gemm.Config._fields
         assert [*map(tuple, other.CONFIGS)] == [*map(tuple, gemm.CONFIGS)]
 
 
+def configuration(module: ModuleType, mi: int, split: int = 1, stream: int = 0, helped: int = 0) -> Any:
+    """The one of those that the module chooses from."""
+    [config] = [c for c in module.CONFIGS if (c.mi, c.split, c.stream, c.helped) == (mi, split, stream, helped)]
+    return config
+
+
+# Blocks of one chunk, of as many as stages are for, and of more than there are slots for.
 GEMMS = [
-    ("narrow", {}, (128, 128, 256)),
-    ("narrow", {"split": 2}, (200, 192, 768)),
-    ("wide", {"split": 4}, (72, 256, 1152)),
-    ("wide", {"split": 2}, (136, 320, 1152)),
+    (1, 1, (128, 128, 256)),
+    (1, 1, (200, 64, 1152)),
+    (1, 2, (72, 128, 256)),
+    (1, 2, (200, 192, 768)),
+    (1, 2, (136, 192, 1664)),
+    (2, 1, (136, 320, 640)),
+    (2, 2, (136, 320, 1152)),
+    (2, 4, (72, 256, 512)),
+    (2, 4, (72, 256, 2432)),
 ]
 
 
 @emulates
-@pytest.mark.parametrize(("base", "changes", "size"), GEMMS)
+@pytest.mark.parametrize(("mi", "split", "size"), GEMMS)
 def test_gemm(
-    submissions: dict[str, ModuleType], folder: Path, base: str, changes: dict[str, int], size: tuple[int, int, int]
+    submissions: dict[str, ModuleType], folder: Path, mi: int, split: int, size: tuple[int, int, int]
 ) -> None:
     module = submissions["nvfp4_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(**changes)
+    config = configuration(module, mi, split)
     emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
     m, n, k = size
     generator = torch.Generator().manual_seed(m + n + k)
     a, sfa, ra = operand(m, k, generator)
     b, sfb, rb = operand(n, k, generator)
-    blocks = -(-m // module.TOKENS) * -(-n // config.columns) * config.split
-    for lazy in (False, True):
+    blocks = config.tiles(m, n) * split
+    for lazy, skewed in ((False, False), (True, False), (False, True), (True, True)):
         c = guarded(m, n)
-        assert emulated(blocks, [a, b, ra, rb, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy) == ""
+        assert emulated(blocks, [a, b, ra, rb, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy, skewed=skewed) == ""
         assert_right(c, product(a, b, sfa, sfb))
 
 
@@ -121,7 +133,8 @@ def streamed(
     blocks: int,
     lazy: bool,
 ) -> None:
-    """One launch of stream-K, with new operands; C is right, and the counters are back at 0."""
+    """One launch of stream-K, with new operands; C is right, and the counters are back at 0. Helped, the blocks are
+    multiprocessors."""
     m, n, k = size
     generator = torch.Generator().manual_seed(m + n + k + blocks + lazy)
     a, sfa, ra = operand(m, k, generator)
@@ -132,8 +145,10 @@ def streamed(
     c = guarded(m, n)
     counters, parts = workspace
     parts.fill_(torch.nan)  # what the launch before left is no sum of this one's
-    tiles = -(-m // module.TOKENS) * -(-n // emulated.config.columns)
+    tiles = emulated.config.tiles(m, n)
     shares = divmod(tiles * k // 128, blocks)
+    if emulated.config.helped:
+        blocks, *shares = emulated.config.deal(tiles, tiles * k // 128, blocks)
     assert emulated(blocks, [a, *b, ra, *rb, c, *workspace, m, n, k, *shares], lazy=lazy) == ""
     assert_right(c, want)
     assert not counters.any()
@@ -149,18 +164,18 @@ STREAMED = {
 
 
 def streams() -> list[Any]:
-    """All that the tests have with both kinds of tiles; two of them always."""
-    always = [("many", "wide"), ("ragged", "narrow")]
-    rest = [(which, base) for which in STREAMED for base in ("narrow", "wide") if (which, base) not in always]
+    """All that the tests have with both kinds of tiles; some of them always."""
+    always = [("many", 2), ("ragged", 1), ("ragged", 2), ("few", 1)]
+    rest = [(which, mi) for which in STREAMED for mi in (1, 2) if (which, mi) not in always]
     return always + [pytest.param(*each, marks=pytest.mark.thorough) for each in rest]
 
 
 @emulates
-@pytest.mark.parametrize(("which", "base"), streams())
-def test_stream_gemm(submissions: dict[str, ModuleType], folder: Path, base: str, which: str) -> None:
+@pytest.mark.parametrize(("which", "mi"), streams())
+def test_stream_gemm(submissions: dict[str, ModuleType], folder: Path, mi: int, which: str) -> None:
     """Several launches, of several sizes, on the same counters."""
     module = submissions["nvfp4_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(stream=1)
+    config = configuration(module, mi, stream=1)
     emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
     workspace = workspace_for(module, config, max(blocks for _, blocks in STREAMED[which]))
     for size, blocks in STREAMED[which]:
@@ -169,12 +184,12 @@ def test_stream_gemm(submissions: dict[str, ModuleType], folder: Path, base: str
 
 
 @emulates
-@pytest.mark.parametrize(("base", "size", "blocks"), [("narrow", (72, 128, 640), 7), ("wide", (136, 192, 384), 5)])
+@pytest.mark.parametrize(("mi", "size", "blocks"), [(1, (72, 128, 640), 7), (2, (136, 192, 384), 5)])
 def test_stream_dual_gemm(
-    submissions: dict[str, ModuleType], folder: Path, base: str, size: tuple[int, int, int], blocks: int
+    submissions: dict[str, ModuleType], folder: Path, mi: int, size: tuple[int, int, int], blocks: int
 ) -> None:
     module = submissions["nvfp4_dual_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(stream=1)
+    config = configuration(module, mi, stream=1)
     emulated = Emulated(module, config, config.source, "nvfp4_dual_gemm", folder)
     workspace = workspace_for(module, config, blocks)
     for lazy in (False, True):
@@ -182,11 +197,28 @@ def test_stream_dual_gemm(
 
 
 @emulates
+@pytest.mark.parametrize("mi", [1, 2])
+@pytest.mark.parametrize("board", ["nvfp4_gemm", "nvfp4_dual_gemm"])
+def test_tiles_with_helpers(
+    submissions: dict[str, ModuleType], folder: Path, monkeypatch: pytest.MonkeyPatch, board: str, mi: int
+) -> None:
+    """Helpers of several tiles, the last of fewer; of a tile each; and such as are done no sooner than the blocks."""
+    module = submissions[board]
+    config = configuration(module, mi, stream=1, helped=1)
+    emulated = Emulated(module, config, config.source, board, folder)
+    workspace = workspace_for(module, config, 16)
+    for ahead, size, spare in ((4, (264, 192, 768), 2), (0, (200, 448, 640), 3), (0, (136, 128, 384), 8)):
+        monkeypatch.setattr(module, "HELPERS_AHEAD", ahead)
+        for lazy in (False, True):
+            streamed(module, emulated, workspace, size, config.tiles(*size[:2]) + spare, lazy)
+
+
+@emulates
 def test_launches_of_two_streams_and_of_a_graph_share_no_counters(
     submissions: dict[str, ModuleType], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = submissions["nvfp4_gemm"]
-    config, size = module.NARROW._replace(stream=1), (128, 256, 640)
+    config, size = configuration(module, 1, stream=1), (128, 256, 640)
     emulated = Emulated(module, config, config.source, "nvfp4_gemm", folder)
     launches = []
 
@@ -244,7 +276,7 @@ class Team(NamedTuple):
 @pytest.fixture(scope="module")
 def teams(submissions: dict[str, ModuleType], folder: Path) -> Any:
     module = submissions["nvfp4_gemm"]
-    config = module.NARROW._replace(stream=1)
+    config = configuration(module, 1, stream=1)
     return Emulated(module, config, config.source, "nvfp4_gemm", folder, extra=TEAMS).library
 
 
@@ -295,7 +327,7 @@ def test_every_chunk_is_summed_once_and_every_unit_added_up_once(
 def test_decoding_is_exact_for_every_code_and_scale(submissions: dict[str, ModuleType], folder: Path) -> None:
     """With A the identity, C is B as it was decoded: all codes times all finite scales, subnormal and negative ones."""
     module = submissions["nvfp4_gemm"]
-    config, m, n, k = module.NARROW, 128, 256, 128
+    config, m, n, k = configuration(module, 1), 128, 256, 128
     codes = torch.arange(k).remainder(16).to(torch.uint8)
     b = (codes[0::2] | codes[1::2] << 4).repeat(n, 1)
     scales = torch.arange(256, dtype=torch.uint8)
@@ -315,18 +347,21 @@ def test_decoding_is_exact_for_every_code_and_scale(submissions: dict[str, Modul
 
 
 @emulates
-@pytest.mark.parametrize(("base", "split", "size"), [("wide", 1, (136, 192, 384)), ("narrow", 2, (72, 128, 640))])
+@pytest.mark.parametrize(
+    ("mi", "split", "size"),
+    [(1, 1, (72, 128, 384)), (1, 2, (72, 128, 640)), (2, 1, (136, 192, 384)), (2, 2, (136, 192, 640))],
+)
 def test_dual_gemm(
-    submissions: dict[str, ModuleType], folder: Path, base: str, split: int, size: tuple[int, int, int]
+    submissions: dict[str, ModuleType], folder: Path, mi: int, split: int, size: tuple[int, int, int]
 ) -> None:
     module = submissions["nvfp4_dual_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(split=split)
+    config = configuration(module, mi, split)
     emulated = Emulated(module, config, config.source, "nvfp4_dual_gemm", folder)
     m, n, k = size
     generator = torch.Generator().manual_seed(k)
     (a, sfa, ra), (b1, sfb1, rb1), (b2, sfb2, rb2) = (operand(rows, k, generator) for rows in (m, n, n))
     want = torch.nn.functional.silu(product(a, b1, sfa, sfb1)) * product(a, b2, sfa, sfb2)
-    blocks = -(-m // module.TOKENS) * -(-n // config.columns) * config.split
+    blocks = config.tiles(m, n) * split
     for lazy in (False, True):
         c = guarded(m, n)
         assert emulated(blocks, [a, b1, b2, ra, rb1, rb2, c, *NO_WORKSPACE, m, n, k, 0, 0], lazy=lazy) == ""
@@ -352,10 +387,10 @@ GROUP_SIZES = [(136, 128, 768), (72, 384, 512), (8, 64, 256)]
 
 
 @emulates
-@pytest.mark.parametrize(("base", "split"), [("narrow", 1), ("wide", 2)])
-def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str, split: int) -> None:
+@pytest.mark.parametrize(("mi", "split"), [(1, 1), (1, 2), (2, 2)])
+def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, mi: int, split: int) -> None:
     module = submissions["nvfp4_group_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(split=split)
+    config = configuration(module, mi, split)
     emulated = Emulated(module, config, config.source(len(GROUP_SIZES)), "nvfp4_group_gemm", folder)
     arguments, results = grouped(GROUP_SIZES, 1)
     blocks = module.tiles_of(config, GROUP_SIZES) * split
@@ -365,11 +400,11 @@ def test_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str,
 
 
 @emulates
-@pytest.mark.parametrize("base", ["narrow", "wide"])
-def test_stream_group_gemm(submissions: dict[str, ModuleType], folder: Path, base: str) -> None:
+@pytest.mark.parametrize("mi", [1, 2])
+def test_stream_group_gemm(submissions: dict[str, ModuleType], folder: Path, mi: int) -> None:
     """Ranges that go over from one group to the next, with another k."""
     module = submissions["nvfp4_group_gemm"]
-    config = {"narrow": module.NARROW, "wide": module.WIDE}[base]._replace(stream=1)
+    config = configuration(module, mi, stream=1)
     emulated = Emulated(module, config, config.source(len(GROUP_SIZES)), "nvfp4_group_gemm", folder)
     workspace = workspace_for(module, config, 9)
     for blocks, lazy in ((3, True), (9, False), (5, True)):
@@ -384,18 +419,16 @@ def test_stream_group_gemm(submissions: dict[str, ModuleType], folder: Path, bas
 
 def test_every_configuration_fits_a_multiprocessor(submissions: dict[str, ModuleType]) -> None:
     for module in submissions.values():
-        at_entry = REGISTERS // module.THREADS // 8 * 8 * module.THREADS
-        assert at_entry >= 128 * 72 + 256 * 216  # as the kernel deals them out
-        assert module.A_STAGES % 2 == 0  # a chunk is two
         for config in module.CONFIGS:
+            assert config.a_stages % 2 == 0  # a chunk is two
             assert config.shared_bytes <= MOST_SHARED_BYTES
 
 
 FASTEST = {
-    # (mi, split, stream) of each benchmark, as measured on an H200.
-    "nvfp4_gemm": [(2, 1, 1), (1, 1, 1), (1, 2, 0)],
-    "nvfp4_dual_gemm": [(2, 2, 0), (2, 1, 0), (2, 2, 0), (2, 1, 1)],
-    "nvfp4_group_gemm": [(2, 1, 1), (2, 1, 0), (2, 2, 0), (2, 2, 0)],
+    # (mi, split, stream, helped) of each benchmark, as measured on an H200.
+    "nvfp4_gemm": [(2, 1, 1, 0), (1, 1, 1, 0), (1, 2, 0, 0)],
+    "nvfp4_dual_gemm": [(2, 2, 0, 0), (2, 1, 0, 0), (1, 1, 1, 1), (2, 1, 1, 1)],
+    "nvfp4_group_gemm": [(2, 1, 1, 0), (2, 1, 0, 0), (2, 2, 0, 0), (1, 1, 0, 0)],
 }
 
 
@@ -407,7 +440,7 @@ def test_plans_of_the_benchmarks(submissions: dict[str, ModuleType], board: str)
         size = case["m"], case["n"], case["k"]
         asked = (tuple(zip(*size, strict=True)),) if board == "nvfp4_group_gemm" else size
         config = module.plan(*asked, H200_MULTIPROCESSORS)
-        chosen.append((config.mi, config.split, config.stream))
+        chosen.append((config.mi, config.split, config.stream, config.helped))
     assert chosen == FASTEST[board]
 
 
@@ -418,21 +451,55 @@ def test_more_groups_than_stream_k_has_room_for(submissions: dict[str, ModuleTyp
     assert module.plan(few * (module.MOST_GROUPS + 11), H200_MULTIPROCESSORS).stream == 0
 
 
-def test_what_the_model_expects_of_stream_k(submissions: dict[str, ModuleType]) -> None:
-    """By hand: 4 + 3.5 + the longest share's chunks, and 4·mi for each tile that it spans."""
-    gemm = submissions["nvfp4_gemm"]
-    narrow, wide = (base._replace(stream=1) for base in (gemm.NARROW, gemm.WIDE))
-    assert gemm.estimate_us(narrow, 32, 56, H200_MULTIPROCESSORS) == pytest.approx(7.5 + 14 * 1.0 + 4)
-    assert gemm.estimate_us(wide, 28, 128, H200_MULTIPROCESSORS) == pytest.approx(7.5 + 28 * 1.5 + 8)
+def test_what_the_model_expects(submissions: dict[str, ModuleType]) -> None:
+    """By hand. The launch takes 4.5, a block 1.9, one of a cluster of two 3.4; a chunk 0.89, or 1.54 of wide tiles."""
+
+    def expected(tiles: int, chunks: int, *config: int) -> Any:
+        module = submissions["nvfp4_gemm"]
+        return module.estimate_us(configuration(module, *config), tiles, chunks, H200_MULTIPROCESSORS)
+
+    assert expected(200, 16, 2) == pytest.approx(4.5 + 2 * (1.9 + 16 * 1.54))
+    assert expected(56, 15, 1, 2) == pytest.approx(4.5 + 3.4 + 8 * 0.89)
+    # Stream-K: the longest share's chunks, and 3.4·mi for each tile that it spans.
+    assert expected(32, 56, 1, 1, 1) == pytest.approx(6.4 + 14 * 0.89 + 3.4)
+    assert expected(28, 128, 2, 1, 1) == pytest.approx(6.4 + 28 * 1.54 + 6.8)
+    # Helpers: the longer of a block's own chunks and a helper's, who leaves sums in 1.3·mi a tile; 1.7 to add them.
+    assert expected(56, 16, 1, 1, 1, 1) == pytest.approx(6.4 + 10 * 0.89 + 1.7)
+    assert expected(96, 56, 2, 1, 1, 1) == pytest.approx(6.4 + 3 * (13 * 1.54 + 2.6) + 1.7)
 
 
 def test_blocks_of_stream_k(submissions: dict[str, ModuleType]) -> None:
     """As few as have the shortest longest share; never more than run at once, or than there are chunks."""
-    config = submissions["nvfp4_gemm"].NARROW._replace(stream=1)
-    assert config.blocks(32, 32 * 56, 132) == 128  # 14 chunks each, a quarter of a tile, where 132 would have 13 or 14
-    assert config.blocks(56, 56 * 16, 132) == 128
-    assert config.blocks(1, 2, 132) == 2
-    assert config.blocks(3, 3 * 100, 132) == 100
+    config = configuration(submissions["nvfp4_gemm"], 1, stream=1)
+    # 14 chunks each, a quarter of a tile, where 132 blocks would have 13 or 14.
+    assert config.deal(32, 32 * 56, 132) == (128, 14, 0)
+    assert config.deal(56, 56 * 16, 132) == (128, 7, 0)
+    assert config.deal(1, 2, 132) == (2, 1, 0)
+    assert config.deal(3, 3 * 100, 132) == (100, 3, 0)
+
+
+def test_shares_of_helpers(submissions: dict[str, ModuleType]) -> None:
+    config = configuration(submissions["nvfp4_dual_gemm"], 2, stream=1, helped=1)
+    assert config.deal(96, 96 * 56, 132) == (96 + 32, 43, 3)
+    assert config.deal(48, 48 * 32, 132) == (48 + 48, 18, 1)
+    assert config.fits(131, 2, 132)
+    assert not config.fits(132, 2, 132)
+    assert not config.fits(131, 1, 132)
+
+
+@given(st.integers(2, 132), st.data())
+def test_every_tile_has_a_helper_who_is_done_sooner(
+    submissions: dict[str, ModuleType], multiprocessors: int, data: st.DataObject
+) -> None:
+    """Sooner by four chunks, but where a helper has a single chunk of each of its tiles."""
+    config = configuration(submissions["nvfp4_gemm"], 1, stream=1, helped=1)
+    tiles, chunks = data.draw(st.integers(1, multiprocessors - 1)), data.draw(st.integers(2, 200))
+    blocks, own, helped = config.deal(tiles, tiles * chunks, multiprocessors)
+    helpers = blocks - tiles
+    assert blocks <= multiprocessors
+    assert (helpers - 1) * helped < tiles <= helpers * helped
+    assert 0 < own < chunks
+    assert own - helped * (chunks - own) >= 4 or own == chunks - 1
 
 
 def test_a_plan_never_splits_more_than_there_is(submissions: dict[str, ModuleType]) -> None:
@@ -440,6 +507,7 @@ def test_a_plan_never_splits_more_than_there_is(submissions: dict[str, ModuleTyp
         assert submissions["nvfp4_gemm"].plan(128, 128, k, H200_MULTIPROCESSORS).split <= k // 128
         group = submissions["nvfp4_group_gemm"].plan(((96, 128, 7168), (128, 256, k)), H200_MULTIPROCESSORS)
         assert group.split <= k // 128
+        assert not group.helped
 
 
 @pytest.mark.parametrize(("n", "k"), [(128, 192), (96, 256), (1 << 18, 1 << 15)])
