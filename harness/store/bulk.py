@@ -142,7 +142,7 @@ class BulkWriter:
         origins = {each.origin for each in batch}
         known = self._db.look_up("submissions", "origin", origins, "origin")
         if 2 * len(known) <= len(origins) and suspended.suspend(self._db, coming):
-            self._seen = Seen(self._db, coming)
+            self._seen = Seen(self._db, self._db.last_id("submissions") + coming)
 
     def add_calibrations(self, batch: Sequence[Calibration]) -> None:
         """Add what is new of a batch, in its order: a calibration is known by all that it says."""

@@ -9,29 +9,32 @@ from harness.store.database import Database
 
 MOST_EXACT = 1 << 21
 """Of so many origins every hash is kept: in 32 MiB."""
+MOST_READ = 1 << 18
+"""Where the store holds more than so many, what it holds is not read: 40 MiB, and a third of a second."""
 _PLACES = 1 << 26
 _HAS_ROWS = "SELECT 1 FROM submissions UNION ALL SELECT 1 FROM sources LIMIT 1"
-
-
-def is_empty(db: Database) -> bool:
-    """Whether nothing was ever submitted to a store."""
-    return not db.value(_HAS_ROWS)
+_ORIGINS = "SELECT origin FROM submissions WHERE origin IS NOT NULL"
+_SOURCES = "SELECT sha256 FROM sources"
 
 
 class Seen:
     """Of sources a bit for each hash, 8 MiB of them: it knows for sure of most texts that they are new, and of a few
     more the more there are that they may not be (3 % of those of a million submissions). The same of origins, or where
-    so many are to be told `exactly`, their hashes themselves: then only what came before may have come before.
+    up to so many are to be told `exactly`, their hashes themselves: then only what came before may have come before,
+    and what the store holds is read for that.
     """
 
     def __init__(self, db: Database, exactly: int = 0) -> None:
         self._bits = bytearray(_PLACES // 8)
         self._last_id = db.last_id("submissions")
-        self._alone = is_empty(db)
+        self._alone = bool(exactly) or not db.value(_HAS_ROWS)
         # At most half full: a place is found after one or two looks. 0 is an empty one.
         self._hashes = array("q", bytes(8 << (2 * exactly - 1).bit_length())) if exactly else None
         self.exact = bool(exactly)
         self._left = exactly
+        if exactly:
+            self.again(row[0] for row in db.tuples(_SOURCES))
+            self.origins_again(row[0] for row in db.tuples(_ORIGINS))
 
     def again(self, texts: Iterable[str]) -> list[str]:
         """Those that may have come before. All have come from now on."""

@@ -4,8 +4,8 @@ all rows at once; after one that was cut off, whoever opens the store for writin
 
 Meanwhile readers see what they would see otherwise, only later: they read whole tables where they lack an index. And
 nothing breaks the keys: who adds a row looks in the same transaction, under the writers' lock, that what it refers to
-is there; a run is of an evaluation that is new; origins go without their index only where the store was empty and the
-import knows all of them. On SQLite readers would wait while an index is made, and a bulk write's
+is there; a run is of an evaluation that is new; origins go without their index only where the import can know all of
+them, those that were there included. On SQLite readers would wait while an index is made, and a bulk write's
 connection asks for no checks: there nothing is suspended.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.store.database import Database
-from harness.store.seen import MOST_EXACT, is_empty
+from harness.store.seen import MOST_EXACT, MOST_READ
 
 if TYPE_CHECKING:
     from sqlalchemy import Column, Constraint, Index
@@ -55,9 +55,10 @@ class _Part:
 def suspend(db: Database, coming: int) -> bool:
     """Do without, where so many submissions to come are worth it, this user may, and nobody is in the way; whether that
     goes for the index of origins, too: then who writes has to know which origins came before."""
-    if not db.postgres or coming < LEAST_ROWS or db.last_id("submissions") > MOST_TIMES * coming:
+    there = db.last_id("submissions")
+    if not db.postgres or coming < LEAST_ROWS or there > MOST_TIMES * coming:
         return False
-    origins = coming <= MOST_EXACT and is_empty(db)
+    origins = there <= MOST_READ and there + coming <= MOST_EXACT
     with suppress(*db.errors), db.connection.transaction():
         db.run(_LONGEST_WAIT)
         for part in reversed(_parts()):
