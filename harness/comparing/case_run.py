@@ -20,7 +20,7 @@ from harness.evaluation.expected import Expected
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session
-from harness.measure.comparison import enough
+from harness.measure.comparison import UNITS, enough
 
 if TYPE_CHECKING:
     from harness.comparing.paired import Request
@@ -51,7 +51,12 @@ class CaseRun:
         paired: list[Readings] = []
         fault: Fault | None = None
         try:
-            crew = self._prepare(crew)
+            self._data = self._reference.generate(self._spec, self._next_seed())
+            packed, expected = pack_input(self._data, self._request.board), Expected(self._reference)
+            crew, holds_others = self._begin(crew, packed, expected)
+            if not holds_others:
+                raise no_room(crew)
+            self._prepare(crew, packed, expected)
             began = time.perf_counter()
             while not self._enough(crew, null, time.perf_counter() - began):
                 null.append(self.unit(*crew.null_pair(len(null)), fully=self._fully(crew, null)))
@@ -79,31 +84,28 @@ class CaseRun:
         )
 
     def _enough(self, crew: Crew, null: list[Readings], spent_s: float) -> bool:
+        if len(null) not in UNITS:  # and nothing need be computed
+            return False
         return enough(units(null, self._overhead), spent_s, self._request.budget_s / 2, crew.processes)
 
     def _fully(self, crew: Crew, done: list[Readings]) -> bool:
         """Every worker's outputs are checked in full at least once."""
         return len(done) < max(FULLY_CHECKED_UNITS, crew.processes)
 
-    def _prepare(self, crew: Crew) -> Crew:
-        """Workers, compiled and tuned kernels, and a few timed calls that do not count. Returns those of the crew that
-        take part: half of them, or fewer, where all of their first calls would take too long.
-
-        The others are not begun with where what the first worker took says that the device's memory won't hold them.
-        Raises Failed, with `out_of_memory`, where there is no room for all of a crew.
-        """
-        self._data = self._reference.generate(self._spec, self._next_seed())
-        packed = pack_input(self._data, self._request.board)
-        expected = Expected(self._reference)
+    def _begin(self, crew: Crew, packed: Any, expected: Expected) -> tuple[Crew, bool]:
+        """The first worker with its first call. Returns those of the crew that take part (half of them, or fewer, where
+        the first calls of all would take too long, but two of each at least, which tell what processes differ by), and
+        whether, as far as what that worker took tells, the device's memory holds them."""
         room = Room(crew.first) if self._cuda else None
         start([crew.first])
-        began = time.perf_counter()
-        self._first_call(crew.first, packed, expected)
-        took = time.perf_counter() - began
-        while crew.processes > 1 and took * len(crew.others) > MOST_FIRST_CALLS_S:
+        took = self._first_call(crew.first, packed, expected)
+        while crew.processes > 2 and took * len(crew.others) > MOST_FIRST_CALLS_S:
             crew = crew.halved()
-        if crew.processes > 1 and room is not None and not room.suffices(crew.others):
-            raise no_room(crew)
+        return crew, room is None or crew.processes == 1 or room.suffices(crew.others)
+
+    def _prepare(self, crew: Crew, packed: Any, expected: Expected) -> None:
+        """The other workers, compiled and tuned kernels, and a few timed calls that do not count. Raises Failed, with
+        `out_of_memory`, where workers don't come up for want of room."""
         try:
             start(crew.others)
         except MachineError:
@@ -117,11 +119,23 @@ class CaseRun:
             for contestant in (crew.first, *crew.others):
                 self._timed(contestant, packed, fully=False)
         self._overhead = []
-        return crew
 
-    def _first_call(self, contestant: Contestant, packed: Any, expected: Expected) -> None:
-        output = contestant.first_call(packed, lambda: expected.answer(self._data))
+    def _first_call(self, contestant: Contestant, packed: Any, expected: Expected) -> float:
+        """How many seconds it took, the board's own answer and the check not counted."""
+        beside = 0.0
+
+        def answer() -> Any:
+            nonlocal beside
+            began = time.perf_counter()
+            found = expected.answer(self._data)
+            beside += time.perf_counter() - began
+            return found
+
+        began = time.perf_counter()
+        output = contestant.first_call(packed, answer)
+        took = time.perf_counter() - began - beside
         self._check(contestant, output, fully=True)
+        return took
 
     def unit(self, first: Contestant, second: Contestant, *, fully: bool) -> Readings:
         """A B on one fresh input, B A on the next; the readings in that order. Raises Failed."""

@@ -122,10 +122,12 @@ class Comparing:
         """One case, in half as many processes each time that the device's memory does not hold all of them."""
         run = CaseRun(self._request, reference, self._seeds, twin, index, spec, cuda=self._cuda)
         case = run.run(crew)
-        while crew.processes > 1 and case.fault is not None and case.fault.reason.code is ReasonCode.OUT_OF_MEMORY:
-            half = crew.halved()
-            crew.end_all_but(half)
-            crew = half
+        while case.processes > 1 and case.fault is not None and case.fault.reason.code is ReasonCode.OUT_OF_MEMORY:
+            fewer = crew.halved()
+            while fewer.processes >= case.processes:  # time had left out some already
+                fewer = fewer.halved()
+            crew.end_all_but(fewer)
+            crew = fewer
             case = run.run(crew)
         return replace(case, fault=case.fault and self._in_the_users_words(case.fault))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from harness.boards.board import GridName, RankBy, Spec
 from harness.evaluation.record import Device, IsolationLevel, Protocol, Reason, Status
@@ -58,7 +59,7 @@ class CaseComparison:
     def units(self) -> list[Unit]:
         return units(self.paired, self.overhead_ns)
 
-    @property
+    @cached_property
     def judgement(self) -> Judgement | None:
         """None for a case that a fault ended."""
         return None if self.fault is not None else judge(self.units, self.null_units, self.processes)
@@ -90,7 +91,7 @@ class PairedComparison:
     cases: tuple[CaseComparison, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
-    """Of each version; a case for which the device's memory does not suffice has one."""
+    """Of each version; a case for which memory or time does not suffice has fewer."""
 
     @property
     def of(self) -> RankClass:
@@ -98,7 +99,7 @@ class PairedComparison:
         device = self.device
         return RankClass(self.leaderboard, self.grid, device.kind, device.name, Protocol.SEALED, self.isolation)
 
-    @property
+    @cached_property
     def overall(self) -> Judgement | None:
         """The verdict on the score; None when some case has none."""
         judgements = [case.judgement for case in self.cases]

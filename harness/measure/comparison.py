@@ -119,37 +119,46 @@ class Judgement:
 
 def ratio_of(units: Sequence[Unit], processes: int = 1) -> Ratio | None:
     """The ratio that the units of a run of A against B show, in their order, of so many processes of each; None for
-    fewer than eight, and when A's or B's median time is not positive."""
-    logs = _logs(units)
+    fewer than eight, or than processes, and when A's or B's median time is not positive."""
+    logs = _logs(units, processes)
     return None if logs is None else ratio_of_logs(logs, processes)
 
 
 def null_ratio_of(units: Sequence[Unit], processes: int = 1) -> Ratio | None:
     """As `ratio_of`, of a null run."""
-    logs = _logs(units)
+    logs = _logs(units, processes)
     return None if logs is None else null_ratio_of_logs(logs, processes)
 
 
 def ratio_of_logs(logs: Sequence[float], processes: int = 1) -> Ratio:
-    """As `ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
+    """As `ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight, or than processes."""
+    _check_count(len(logs), processes)
     made_of = parts(logs, processes)
     return _ratio(made_of.left, made_of.processes)
 
 
 def null_ratio_of_logs(logs: Sequence[float], processes: int = 1) -> Ratio:
-    """As `null_ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight."""
+    """As `null_ratio_of`, from the units' logarithms. Raises ValueError for fewer than eight, or than processes."""
+    _check_count(len(logs), processes)
     return _ratio(null_left(logs, processes))
 
 
+def _check_count(count: int, processes: int) -> None:
+    if count < _fewest(processes):
+        raise ValueError(f"{count} units, of at least {_fewest(processes)}")
+
+
+def _fewest(processes: int) -> int:
+    return max(FEWEST, processes)
+
+
 def _ratio(logs: Sequence[float], processes: Processes | None = None) -> Ratio:
-    if len(logs) < FEWEST:
-        raise ValueError(f"{len(logs)} units, of at least {FEWEST}")
     low, centre, high = signed_rank_interval(logs)
     return Ratio(math.exp(centre), Interval(math.exp(low), math.exp(high)), processes)
 
 
-def _logs(units: Sequence[Unit]) -> list[float] | None:
-    if len(units) < FEWEST:
+def _logs(units: Sequence[Unit], processes: int) -> list[float] | None:
+    if len(units) < _fewest(processes):
         return None
     a_ns = [time for unit in units for time in (unit.a1_ns, unit.a2_ns)]
     b_ns = [time for unit in units for time in (unit.b1_ns, unit.b2_ns)]
@@ -162,7 +171,7 @@ def judge(units: Sequence[Unit], null_units: Sequence[Unit], processes: int = 1)
     """The verdict on one case, from its units and those of the null run, of so many processes of each version."""
     null, ratio = null_ratio_of(null_units, processes), ratio_of(units, processes)
     if null is None or ratio is None:
-        few = min(len(units), len(null_units)) < FEWEST
+        few = min(len(units), len(null_units)) < _fewest(processes)
         return Judgement(None, Why.TOO_FEW if few else Why.TOO_SHORT, ratio, null, LEAST_THRESHOLD)
     return judge_ratio(ratio, null)
 

@@ -100,7 +100,8 @@ def null_left(logs: Sequence[float], processes: int) -> Sequence[float]:
 
 def mean_of(each: Sequence[Processes | None], shares: Sequence[float]) -> Processes | None:
     """Of several cases that the same processes ran, so that what is particular to one is in all of them: by process,
-    weighted. Where a case had fewer, their first. Cases of a single process have no part in it."""
+    weighted. Where a case had fewer, their first. Cases of a single process have no part in it: beside others only
+    those are whose data fill a device's memory, and what a process adds to so long a call is nothing."""
     known = [(one, share) for one, share in zip(each, shares, strict=True) if one is not None]
     if not known:
         return None
@@ -124,7 +125,7 @@ def _polish(
     logs: Sequence[float], sides: Sequence[Sequence[int]], processes: int
 ) -> tuple[list[float], list[tuple[float, ...]]]:
     """The logarithms without what the process that each is of on every side adds, which is the second; both about the
-    centre of all."""
+    centre of all. The first are stretched by what the fit took from their spread."""
     left = list(logs)
     adds = [[0.0] * processes for _ in sides]
     for _ in range(_SWEEPS if len(sides) > 1 else 1):
@@ -137,7 +138,9 @@ def _polish(
                     left[unit] -= centre
     middle = math.fsum(map(_mean, adds))
     about = [tuple(value - _mean(own) + middle for value in own) for own in adds]
-    return [value + middle for value in left], about
+    fitted = len(sides) * (processes - 1) + 1
+    stretch = math.sqrt(len(left) / (len(left) - fitted)) if len(left) > fitted else 1.0
+    return [stretch * value + middle for value in left], about
 
 
 def _half_width(variance: float, processes: int) -> float:

@@ -11,6 +11,8 @@ CONFIDENCE = 0.99
 FEWEST = 8
 """Values that support an interval of 99 %."""
 _EXACT_UP_TO = 64
+_NOTHING = 1e-15
+"""Of a logarithm. Towards an end that is exactly 0 halving would go on for a thousand steps."""
 
 
 def signed_rank_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
@@ -82,7 +84,7 @@ class _Walsh:
         low, high = self._ordered[0], self._ordered[-1]
         while True:
             middle = (low + high) / 2
-            if not low < middle < high:
+            if not low < middle < high or high - low < _NOTHING:
                 return high
             if self._at_most(middle) >= position:
                 high = middle

@@ -14,6 +14,7 @@ from harness.measure.comparison import (
     Ratio,
     Unit,
     Verdict,
+    Why,
     enough,
     judge,
     judge_all,
@@ -31,6 +32,7 @@ from harness.measure.processes import (
     pair,
     parts,
 )
+from harness.measure.signed_rank import hodges_lehmann
 from harness.measure.statistics import Interval
 
 TRUE = math.log(1.01)
@@ -176,3 +178,28 @@ def test_of_one_process_each_it_is_often_called_different() -> None:
 def test_one_per_cent_is_found_where_processes_differ_little(processes: int, process: float) -> None:
     said = verdicts(100, 128, processes, process=process, unit=0.004, slower=TRUE)
     assert said[Verdict.SLOWER] >= 95
+
+
+def test_fewer_units_than_processes_tell_nothing() -> None:
+    few = [Unit(1e5, 1e5, 1e5, 1e5)] * 10
+    assert judge(few, few, 16).why is Why.TOO_FEW
+    with pytest.raises(ValueError, match="10 units, of at least 16"):
+        ratio_of_logs([0.0] * 10, 16)
+
+
+def test_a_null_interval_holds_one_as_often_as_it_says() -> None:
+    """At exactly eight cycles, where the fit takes an eighth of the spread: 99 % of runs, and the bound leaves room."""
+    rng = random.Random(4)
+    missed = 0
+    for _ in range(300):
+        a = [rng.gauss(0, 0.004) for _ in range(8)]
+        logs = [a[j] - a[i] + rng.gauss(0, 0.01) for i, j in (null_pair(unit, 8) for unit in range(64))]
+        interval = null_ratio_of_logs(logs, 8).interval
+        missed += not interval.low <= 1 <= interval.high
+    assert missed <= 8
+
+
+def test_halving_ends_at_a_centre_that_is_nothing() -> None:
+    """Readings on a coarse grid: most averages are exactly 0, where halving once went on for a thousand steps."""
+    values = [0.0] * 150 + [0.001] * 50 + [-0.001] * 50
+    assert abs(hodges_lehmann(values)) < 1e-12
