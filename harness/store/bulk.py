@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from harness.errors import MachineError
 from harness.store import queries, standings, suspended
 from harness.store.batch import Batch
 from harness.store.calibrations import Calibration, table_and_columns
@@ -83,7 +84,8 @@ def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter
     many submissions are to come, where that is known and many.
 
     Leaving the block brings the standings up to date. A block that is cut off leaves what was added, and standings
-    that the next writer mends. Raises MachineError when the store can't be written.
+    that the next writer mends. Raises MachineError when the store can't be written, and when all is written and done,
+    where the database lacks indexes that could not be put back.
     """
     from harness.store.writing import Store
 
@@ -103,13 +105,22 @@ def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter
             db.run(f"PRAGMA wal_autocheckpoint = {_PAGES_A_CHECKPOINT}")
         else:
             db.run("SET synchronous_commit = off")  # for the same reason
+            db.run("SET statement_timeout = 0")  # what a large import ends with takes seconds
             with suppress(*db.errors):  # before version 14, or built without it
                 db.run("SET default_toast_compression = lz4")  # a quarter less work for the server than with pglz
         writer = BulkWriter(db, coming)
         try:
             yield writer
         finally:
-            writer.settle()
+            lacking = writer.settle()
+        if lacking:  # an error of the block itself comes first: the next writer tells of these
+            raise MachineError(
+                "everything was added, but the database lacks indexes or keys that could not be put back: "
+                + "; ".join(f"{name} ({why})" for name, why in lacking.items()),
+                where=place.shown,
+                hint="The next command that writes tries again. Run one, such as this import once more, as the owner of"
+                " the tables, who needs the right CREATE on their schema.",
+            )
     except Exception as error:
         if is_database_error(error):
             raise explain(error, place) from error
@@ -125,7 +136,7 @@ class BulkWriter:
     def __init__(self, db: Database, coming: int = 0) -> None:
         self._db = db
         self._store_id = str(db.value(queries.INFO, {"key": "store_id"}))
-        self._seen = Seen(db)
+        self._seen = Seen()
         self._coming = coming if db.postgres else 0
         self._thread = WriterThread(db)
         self.added = Added()
@@ -142,7 +153,9 @@ class BulkWriter:
         origins = {each.origin for each in batch}
         known = self._db.look_up("submissions", "origin", origins, "origin")
         if 2 * len(known) <= len(origins) and suspended.suspend(self._db, coming):
-            self._seen = Seen(self._db, self._db.last_id("submissions") + coming)
+            with self._db.transaction():  # not that of the drops, for which readers wait
+                self._seen = Seen(self._db.last_id("submissions") + coming)
+                self._seen.read(self._db)
 
     def add_calibrations(self, batch: Sequence[Calibration]) -> None:
         """Add what is new of a batch, in its order: a calibration is known by all that it says."""
@@ -163,13 +176,14 @@ class BulkWriter:
             self.added.calibrations += len(new)
         self.added.known += len(batch) - (self.added.calibrations - before)
 
-    def settle(self) -> None:
+    def settle(self) -> dict[str, str]:
         """Wait for what was added, bring the standings of every class that got runs up to date, and have the server
-        write everything down."""
+        write everything down. Returns the indexes and keys that the database lacks nevertheless, and why."""
         self._thread.finish()
+        lacking: dict[str, str] = {}
         if self._db.postgres:
             with self._db.transaction():
-                suspended.restore(self._db)
+                lacking = suspended.restore(self._db)
         for class_id in standings.stale_classes(self._db):
             with self._db.transaction():
                 standings.refresh_class(self._db, class_id)
@@ -178,3 +192,4 @@ class BulkWriter:
             self._db.value("SELECT txid_current()")  # a transaction that is written down, and all before it
             if self.added.submissions:
                 self._db.run(queries.ANALYZE)
+        return lacking

@@ -21,20 +21,26 @@ class Seen:
     """Of sources a bit for each hash, 8 MiB of them: it knows for sure of most texts that they are new, and of a few
     more the more there are that they may not be (3 % of those of a million submissions). The same of origins, or where
     up to so many are to be told `exactly`, their hashes themselves: then only what came before may have come before,
-    and what the store holds is read for that.
+    and what the store holds is to be `read` for that.
+
+    The store is looked at within transactions that hold the writers' lock, and only there: a sequence tells of ids that
+    another writer has taken before it shows the rows that they are for.
     """
 
-    def __init__(self, db: Database, exactly: int = 0) -> None:
+    def __init__(self, exactly: int = 0) -> None:
         self._bits = bytearray(_PLACES // 8)
-        self._last_id = db.last_id("submissions")
-        self._alone = bool(exactly) or not db.value(_HAS_ROWS)
+        self._last_id: int | None = None  # until the store was looked at
+        self._alone = False
         # At most half full: a place is found after one or two looks. 0 is an empty one.
         self._hashes = array("q", bytes(8 << (2 * exactly - 1).bit_length())) if exactly else None
         self.exact = bool(exactly)
         self._left = exactly
-        if exactly:
-            self.again(row[0] for row in db.tuples(_SOURCES))
-            self.origins_again(row[0] for row in db.tuples(_ORIGINS))
+
+    def read(self, db: Database) -> None:
+        """Take what the store holds for what came before; within a transaction, before anything is asked."""
+        self._alone, self._last_id = True, db.last_id("submissions")
+        self.again(row[0] for row in db.tuples(_SOURCES))
+        self.origins_again(row[0] for row in db.tuples(_ORIGINS))
 
     def again(self, texts: Iterable[str]) -> list[str]:
         """Those that may have come before. All have come from now on."""
@@ -67,7 +73,10 @@ class Seen:
         return found
 
     def is_all(self, db: Database) -> bool:
-        """Whether nobody else has added a submission since; to be asked within a transaction that adds some."""
+        """Whether nobody else has added a submission but those that were read; to be asked within a transaction that
+        adds some."""
+        if self._last_id is None:
+            self._alone, self._last_id = not db.value(_HAS_ROWS), db.last_id("submissions")
         self._alone = self._alone and db.last_id("submissions") == self._last_id
         return self._alone
 

@@ -29,6 +29,13 @@ MOST_TIMES = 4
 times these, all stays as it is."""
 _LONGEST_WAIT = "SET LOCAL lock_timeout = '200ms'"
 """For readers to be done, since others queue behind who waits for them. Where it is not enough, all stays as it is."""
+_NO_LIMIT = "SET LOCAL statement_timeout = 0"
+"""Of whoever set one for the user or the database: an index that takes longer would never be put back."""
+_LOCK_TIMEOUT = "55P03"
+_MAY_PUT_BACK = """
+SELECT has_schema_privilege(current_user, relnamespace, 'CREATE') FROM pg_class WHERE oid = 'submissions'::regclass
+"""
+"""Who owns a table may drop its indexes; to make them takes this right, too."""
 _SORTING_MIB = 128
 """Memory of the server while it makes an index: the keys of a million submissions, so that they need no file."""
 OF_ORIGINS, INDEXES = ("origins",), ("origins", "index")
@@ -59,26 +66,41 @@ def suspend(db: Database, coming: int) -> bool:
     if not db.postgres or coming < LEAST_ROWS or there > MOST_TIMES * coming:
         return False
     origins = there <= MOST_READ and there + coming <= MOST_EXACT
-    with suppress(*db.errors), db.connection.transaction():
-        db.run(_LONGEST_WAIT)
-        for part in reversed(_parts()):
-            if origins or part.kind not in OF_ORIGINS:
-                db.run(part.drop)
-        return origins
+    with db.transaction():  # whose lock other writers hold, too: none of them is in the way
+        if not db.value(_MAY_PUT_BACK):
+            return False
+        with suppress(*db.errors), db.connection.transaction():
+            db.run(_LONGEST_WAIT)
+            db.run(_NO_LIMIT)
+            for part in reversed(_parts()):
+                if origins or part.kind not in OF_ORIGINS:
+                    db.run(part.drop)
+            return origins
     return False
 
 
-def restore(db: Database, kinds: Collection[str] = EVERYTHING) -> None:
+def restore(db: Database, kinds: Collection[str] = EVERYTHING) -> dict[str, str]:
     """Put back what is missing. Readers wait for the keys alone, from when they are there to the end of the caller's
-    transaction: those come last in it. Who may not do it leaves it to the next."""
+    transaction: those come last in it. Who may not do it leaves it to the next.
+
+    Returns the names of what could not be put back, and why; not of a key that a reader is in the way of: its index is
+    there, and the next writer makes it.
+    """
+    failed: dict[str, str] = {}
     if not db.postgres:
-        return
+        return failed
     there = {(kind == "key", name) for kind, name in db.tuples(_THERE)}
     for part in _parts():
         if part.kind in kinds and (part.kind == "key", part.name) not in there:
-            with suppress(*db.errors), db.connection.transaction():
-                for statement in part.make:
-                    db.run(statement)
+            try:
+                with db.connection.transaction():
+                    db.run(_NO_LIMIT)
+                    for statement in part.make:
+                        db.run(statement)
+            except db.errors as error:
+                if part.kind != "key" or getattr(error, "sqlstate", None) != _LOCK_TIMEOUT:
+                    failed.setdefault(part.name, str(error).partition("\n")[0])
+    return failed
 
 
 def _parts() -> list[_Part]:

@@ -213,9 +213,14 @@ def test_what_another_adds_meanwhile_is_known(home: Path, raw: Opener, monkeypat
 
 
 def test_origins_that_are_told_exactly(home: Path) -> None:
-    Store.open().close()
+    with open_bulk() as writer:
+        writer.add(made(9000))
     db = connect(location())
-    seen = Seen(db, exactly=3000)
+    seen = Seen(exactly=3001)
+    with db.transaction():
+        seen.read(db)
+        assert seen.is_all(db)
+    assert seen.origins_again(["o/9000"]) == ["o/9000"]
     assert seen.origins_again(f"o/{number}" for number in range(3000)) == []
     assert seen.origins_again(f"o/{number}" for number in range(0, 3000, 100)) == [
         f"o/{n}" for n in range(0, 3000, 100)
