@@ -25,7 +25,7 @@ def compare_document(result: PairedComparison, a: Side, b: Side) -> dict[str, An
         "processes": result.processes,
         "seed": result.seed,
         "versions": dict(result.versions),
-        "log": result.log,
+        "log": result.log or None,
         "verdict": None if result.verdict is None else result.verdict.value,
         "score": None if result.overall is None else _judgement(result.overall),
         "cases": [_case(case) for case in result.cases],

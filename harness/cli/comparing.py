@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from harness.cli.writing import ends_with, plain_table, print_table, write, writ
 from harness.evaluation.record import IsolationLevel
 from harness.measure.comparison import Judgement, Ratio, Verdict, Why
 from harness.measure.processes import MOST
+from harness.measure.signed_rank import FEWEST
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +54,7 @@ def measure(
     seed: int | None = None,
 ) -> PairedComparison:
     """Run the comparison, telling each case on standard error as it ends."""
-    from harness.cli.log_folders import log_folder
+    from harness.cli.log_folders import run_logs
     from harness.comparing.paired import DEFAULT_BUDGET_S, Comparing, Request
     from harness.comparing.record import CaseComparison
 
@@ -68,13 +70,16 @@ def measure(
         isolation=isolation,
         seed=seed,
     )
-    comparing = Comparing(request, log_folder(kept=False))
-    start = comparing.result
-    say(f"comparing on {format_class(start.of)}: A = {a.title}, B = {b.title}")
-    for event in comparing.events():
-        if isinstance(event, CaseComparison):
-            say(f"  case {event.index} ({format_case(event.spec)}) {_line(event)}")
-    return comparing.result
+    with run_logs() as logs:
+        comparing = Comparing(request, logs.folder)
+        start = comparing.result
+        say(f"comparing on {format_class(start.of)}: A = {a.title}, B = {b.title}")
+        for event in comparing.events():
+            if isinstance(event, CaseComparison):
+                say(f"  case {event.index} ({format_case(event.spec)}) {_line(event)}")
+        printed = any(file.stat().st_size for file in logs.folder.glob("*/*.log"))
+        logs.wanted = comparing.result.failed or printed
+    return comparing.result if logs.wanted else replace(comparing.result, log="")
 
 
 def render_comparison(console: Console, result: PairedComparison, a: Side, b: Side) -> None:
@@ -92,6 +97,8 @@ def render_comparison(console: Console, result: PairedComparison, a: Side, b: Si
         _write_fault(console, cases)
     console.print()
     _write_verdict(console, result)
+    if result.log:
+        write(console, f"What was printed: {printable(result.log)}", style="dim")
     if any(case.judgement is not None for case in result.cases):
         write(
             console, f"Both ran in turns (A B B A) on the same inputs, {_of_processes(result)}. {_LEGEND}", style="dim"
@@ -140,7 +147,7 @@ def _table(result: PairedComparison) -> Table:
 
     table = plain_table()
     table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("benchmark")
+    table.add_column("case", min_width=len("score"), overflow="fold")
     table.add_column("A", justify="right", no_wrap=True)
     table.add_column("B", justify="right", no_wrap=True)
     table.add_column("B/A", justify="right", no_wrap=True)
@@ -184,7 +191,7 @@ def _write_verdict(console: Console, result: PairedComparison) -> None:
             Verdict.FASTER: f"B is faster: {_percent(overall.ratio)}",
             Verdict.SLOWER: f"B is slower: {_percent(overall.ratio)}",
             Verdict.SAME: f"A and B take the same time, within {100 * overall.threshold:.1f} %",
-            Verdict.UNSURE: f"Unsure: the interval is too wide to say. {_remedy(overall.ratio)}",
+            Verdict.UNSURE: f"Unsure: the interval is too wide to say. {_remedy(result, overall.ratio)}",
         }
         write(console, words[overall.verdict] + ".", style=f"bold {VERDICT_STYLE[overall.verdict]}".strip())
         return
@@ -201,9 +208,15 @@ def _write_verdict(console: Console, result: PairedComparison) -> None:
         write(console, f"This machine is too restless to tell. {remedy}")
 
 
-def _remedy(ratio: Ratio) -> str:
-    if ratio.processes is None or not ratio.rests_on_processes:
-        return "More time (--budget) narrows it"
+def _remedy(result: PairedComparison, ratio: Ratio) -> str:
+    fewest = [case for case in result.cases if len(case.paired) <= max(FEWEST, case.processes)]
+    if fewest:
+        units = len(fewest[0].paired)
+        return f"Some cases had {units} units, the fewest there can be; more time (--budget) gives them more"
+    if ratio.processes is None:
+        return "More time (--budget) or a quieter machine narrows it"
+    if not ratio.rests_on_processes:
+        return "More time (--budget) or more processes (--processes) narrow it"
     more = "; more of them (--processes) help" if ratio.processes.count < MOST else ""
     return f"Processes of one version differ that much{more}"
 

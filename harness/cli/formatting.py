@@ -80,11 +80,14 @@ def format_spread(figure: Figure | None, protocol: Protocol | None = None) -> st
 
 def format_sides(value: float, interval: Interval, decimals: int) -> str:
     """`± 0.4 %`, half the interval's width over the value. From 10 % on the sides may differ much, so both are given:
-    `−12 +31 %`."""
+    `−12 +31 %`; or `too noisy`, where it reaches eleven times the value."""
     percent = 100 * interval.half_width / value
     if percent < _MOST_OF_BOTH_SIDES:
         return f"± {percent:.{decimals}f} %"
-    return f"−{100 * (1 - interval.low / value):.0f} +{100 * (interval.high / value - 1):.0f} %"
+    above = 100 * (interval.high / value - 1)
+    if above >= _MOST_PERCENT:
+        return "too noisy"
+    return f"−{100 * (1 - interval.low / value):.0f} +{above:.0f} %"
 
 
 def format_change(ratio: float, *, unsure: bool = False) -> str:
@@ -149,7 +152,7 @@ def format_class(rank_class: RankClass, among: Iterable[RankClass] = ()) -> str:
     """One line that says what a figure may be compared with. `among` are the classes that are shown beside it: of those
     that differ in their benchmarks alone, each names its own."""
     if rank_class.protocol is Protocol.HOSTED:
-        return f"imported from a parquet file · {printable(rank_class.device)} · not measured here"
+        return f"imported from a parquet file · {printable_name(rank_class.device)} · not measured here"
     isolation = "NOT ISOLATED" if rank_class.isolation is IsolationLevel.NONE else rank_class.isolation.value
     alike = [each for each in among if each.of_any_benchmarks == rank_class.of_any_benchmarks]
     benchmarks = f" · benchmarks {rank_class.benchmarks[:6] or 'unknown'}" if len(alike) > 1 else ""
@@ -161,7 +164,7 @@ def format_class(rank_class: RankClass, among: Iterable[RankClass] = ()) -> str:
 
 def format_device(name: str) -> str:
     """A device's name without what tells nothing: `Intel Xeon @ 2.10GHz`, `NVIDIA H200`."""
-    return " ".join(_NOT_IN_A_DEVICE_NAME.sub("", printable(name)).split())
+    return " ".join(_NOT_IN_A_DEVICE_NAME.sub("", printable_name(name)).split())
 
 
 def cells(text: str) -> int:

@@ -131,7 +131,14 @@ def test_a_tag_on_two_boards_is_that_of_the_other_operand_or_of_the_latest(fille
 def test_what_is_neither_a_file_nor_a_tag(filled: Path, harness: Run) -> None:
     told = harness("diff", "nofile.py", "1")
     assert told.exit_code == 2
-    assert told.stderr == "nofile.py: there is no such file, nor a submission of yours with such a tag"
+    assert told.stderr == (
+        "nofile.py: there is no such file, nor a submission of yours with such a tag "
+        "(allowed: the id of a submission (digits), a file, or a tag of yours)\n"
+        "`harness history` shows ids and tags."
+    )
+    (filled / "nofiles.py").write_text("")
+    assert "Did you mean" in harness("diff", str(filled / "nofile.py"), "1").stderr
+    assert harness("diff", str(filled), "1").stderr.endswith("it is a folder (allowed: a file, an id or a tag)")
 
 
 def test_a_note_or_a_tag_that_is_not_there_is_told_with_those_that_are(filled: Path, harness: Run) -> None:
@@ -174,6 +181,30 @@ def test_restore_keeps_line_ends_and_trusts_no_path(home: Path, harness: Run, mo
     assert harness("restore", "1").output == "wrote a.py\n"
     assert (home / "a.py").read_bytes() == "x = 1\r\n\r\ny = 'é'".encode()
     assert "has no usable file name" in harness("restore", "2").stderr
+    with Store.open() as store:
+        store.add_submission("b", "ada", "a\x1b[31m\nb.py", "x = 1")
+    for to in ((), ("--to", str(home))):
+        refused = harness("restore", "3", *to)
+        assert refused.exit_code == 2
+        assert "has no usable file name ('a\\\\x1b[31m\\\\nb.py')" in refused.stderr
+    assert sorted(path.name for path in home.iterdir()) == ["a.py", "home"]
+    assert harness("restore", "3", "--to", "b.py").output == "wrote b.py\n"
+
+
+@pytest.mark.parametrize("arguments", [("restore", "2", "--to"), ("diff", "1", "2", "--html")])
+def test_where_to_write_is_a_file(
+    filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(filled)
+    refused = harness(*arguments, "-")
+    assert refused.exit_code == 2
+    assert f"{arguments[-1]}: - is standard output for `harness export` only" in refused.stderr
+    refused = harness(*arguments, "no/file")
+    assert refused.exit_code == 2
+    assert refused.stderr == "no/file: there is no folder no\nMake it, or name another."
+    assert [path.name for path in filled.iterdir()] == ["home"]
+    assert harness(*arguments, "./-").exit_code == 0
+    assert (filled / "-").is_file()
 
 
 def test_delete_asks(filled: Path, harness: Run) -> None:

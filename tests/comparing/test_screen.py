@@ -19,9 +19,9 @@ from harness.measure.processes import pair
 from harness.measure.statistics import Interval
 
 A, B = Side("", "a.py", None), Side("", "b.py", None)
-STILL: tuple[Readings, ...] = ((60_000, 60_000, 60_000, 60_000),) * 64
+STILL: tuple[Readings, ...] = ((60_000, 60_050, 60_000, 60_050),) * 64
 APART: tuple[Readings, ...] = tuple(
-    (60_000, b, b, 60_000) for b in (61_200 if pair(unit, 4)[1] % 2 else 60_000 for unit in range(64))
+    (60_000, b, b, 60_050) for b in (61_200 if pair(unit, 4)[1] % 2 else 60_000 for unit in range(64))
 )
 """B is 1 % slower, two of its processes by 2 %, two by nothing."""
 CASES = (
@@ -68,10 +68,17 @@ def test_a_number_and_its_unit_stay_together(width: int) -> None:
     ("processes", "advice"),
     [
         (4, "Unsure: the interval is too wide to say. Processes of one version differ that much; more of them"),
-        (1, "More time (--budget) narrows it."),
+        (1, "More time (--budget) or a quieter machine narrows it."),
     ],
 )
 def test_what_would_narrow_an_interval(processes: int, advice: str) -> None:
-    noisy: tuple[Readings, ...] = ((60_000, 58_000, 58_000, 60_000), (60_000, 62_000, 62_000, 60_000)) * 4
+    noisy: tuple[Readings, ...] = ((60_000, 58_000, 58_000, 60_000), (60_000, 62_000, 62_000, 60_000)) * 8
     case = CASES[0] if processes == 4 else replace(CASES[0], null=noisy, paired=noisy, processes=1)
     assert advice in screen(replace(RESULT, cases=(case,), processes=processes))
+
+
+def test_a_budget_for_the_fewest_units_is_told() -> None:
+    noisy: tuple[Readings, ...] = ((60_000, 58_000, 58_000, 60_000), (60_000, 62_000, 62_000, 60_000)) * 4
+    case = replace(CASES[0], null=noisy, paired=noisy, processes=1)
+    told = screen(replace(RESULT, cases=(case,), processes=1))
+    assert "Some cases had 8 units, the fewest there can be; more time (--budget) gives them more." in told
