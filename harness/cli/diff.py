@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import FilePath, json_option, print_json, say, stdout_console, user_option
+from harness.cli.common import json_option, print_json, say, stdout_console, user_option
 from harness.cli.diff_document import diff_document
 from harness.cli.diff_screen import Difference, render_difference
-from harness.cli.formatting import printable
+from harness.cli.formatting import printable, printable_name
 from harness.cli.lookup import recorded_board
 from harness.cli.operands import (
     Side,
     board_of_file,
     both_operands,
     common_board,
+    header_board,
     of_file,
     of_submission,
     predecessor,
     submission_named,
 )
-from harness.errors import ExitStatus, RequestError
+from harness.cli.output_file import OutputFile
+from harness.errors import ExitStatus, HarnessError, RequestError
 from harness.history.code_diff import code_diff
 from harness.history.comparison import Comparison, compare
 from harness.store import EvaluationRow, Reader, open_reader
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--leaderboard", help="Whose last two submissions to take when none is named.")
 @user_option
 @click.option("--measure", is_flag=True, help="Run both now, in turns, and compare these times (as `compare` does).")
-@click.option("--html", "page", type=FilePath(), metavar="FILE", help="Write it as a page too.")
+@click.option("--html", "page", type=OutputFile(), metavar="FILE", help="Write it as a page too.")
 @json_option
 def diff_command(
     old: str | None,
@@ -70,6 +73,7 @@ def diff_command(
         board = common_board(reader, (before, after), leaderboard) if measure else ""
         techniques = _techniques(reader, before, after)
         compilations = _compilations(reader, before, after)
+        boards = {} if measure else _boards(reader, (before, after))
     comparison, compared = _compare(before, after)
     difference = Difference(
         old=before,
@@ -80,6 +84,8 @@ def diff_command(
         old_techniques=techniques[0],
         new_techniques=techniques[1],
         compilations=compilations,
+        boards_differ=f"the boards differ: {', '.join(boards.values())}" if len(boards) > 1 else "",
+        can_measure=measure or (len(boards) == 1 and _is_here(*boards)),
     )
     if measure:
         from dataclasses import replace
@@ -120,6 +126,37 @@ def _sides(reader: Reader, old: str | None, new: str | None, leaderboard: str | 
     if latest is None:
         raise RequestError(f"{printable(user)} has no submissions on {board} to compare the file with", where=old)
     return of_submission(reader, latest), file
+
+
+def _boards(reader: Reader, sides: Sequence[Side]) -> dict[str, str]:
+    """The boards that the sides name, each with words on which side names it."""
+    boards: dict[str, str] = {}
+    for side in sides:
+        try:
+            named = header_board(side)
+        except HarnessError:  # of a header that no run would take: a difference it has all the same
+            named = None
+        if named is not None:
+            boards.setdefault(_own_name(reader, named), f"{side.short} is for {printable_name(named)}")
+    return boards
+
+
+def _own_name(reader: Reader, board: str) -> str:
+    try:
+        return recorded_board(reader, board)
+    except HarnessError:
+        return board
+
+
+def _is_here(board: str) -> bool:
+    """Whether a board can be run, as far as its name says: what was recorded or imported may be of any."""
+    from harness.boards.find import find_board
+
+    try:
+        find_board(board)
+    except HarnessError:
+        return False
+    return True
 
 
 def _compare(old: Side, new: Side) -> tuple[Comparison | None, tuple[EvaluationRow, EvaluationRow] | None]:

@@ -47,6 +47,10 @@ class Difference:
     """By architecture, where both sides were compiled without the device."""
     compared: tuple[EvaluationRow, EvaluationRow] | None = None
     """Those whose figures `comparison` holds."""
+    boards_differ: str = ""
+    """Whose board is which, where they are not one: then no times are compared."""
+    can_measure: bool = True
+    """Whether both could be measured here: on one board, which is there."""
 
     @property
     def renamed(self) -> tuple[str, str] | None:
@@ -81,7 +85,7 @@ class Difference:
             elif not side.evaluations:
                 lines.append(f"{name}: {side.short} was not evaluated")
         if self.compared is None or self.comparison is None:
-            return lines
+            return [*lines, self.boards_differ] if self.boards_differ else lines
         rows = dict(zip(sides, self.compared, strict=True))
         lines += [f"{name}: {_ending(row)}" for name, row in rows.items() if row.outcome.status is not Status.PASSED]
         scoreless = [f"{name} has none ({_why_no_score(row)})" for name, row in rows.items() if row.score is None]
@@ -216,6 +220,8 @@ def _write_figures(console: Console, difference: Difference) -> None:
 
 
 def _offer_to_measure(console: Console, difference: Difference) -> None:
+    if not difference.can_measure:
+        return
     write(console, f"To measure both now, in turns: harness diff {difference.operands} --measure", style="dim")
 
 

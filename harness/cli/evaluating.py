@@ -121,6 +121,13 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
     spec = fitting_spec(spec, board, options["cases"])
     if options["place"] != "local":
         raise RequestError(f"cannot run on '{options['place']}'", where="--on", allowed="local")
+    if options["gpu"] is not None and not options["gpu"].strip():
+        raise RequestError(
+            f"'{options['gpu']}' is no GPU's name",
+            where="--gpu",
+            allowed="e.g. H200, B200",
+            hint="Leave --gpu out to run on the device at hand.",
+        )
     _claim = claim_device(say)
     _check_gpu(options["gpu"], directives.gpus)
     plan = Plan(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.cli.common import UserName, json_option, print_json, say
+from harness.cli.output_file import OutputFile
 from harness.cli.streams import is_closed, takes_unicode
 from harness.errors import MachineError, RequestError
 
@@ -31,7 +32,7 @@ def format_option(command: F) -> F:
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False, writable=True, path_type=Path, allow_dash=True))
+@click.argument("file", type=OutputFile(dash=True))
 @format_option
 @click.option("--leaderboard", help="Only this board's.")
 @click.option("--user", type=UserName(), help="Only this user's.")

@@ -118,7 +118,7 @@ def history_command(
     for number, ((leaderboard, rank_class), section) in enumerate(sections.items()):
         if number:
             console.print()
-        write(console, f"{printable(leaderboard)} · {printable(user)}", style="bold")
+        write(console, f"{printable_name(leaderboard)} · {printable_name(user)}", style="bold")
         write(console, format_class(rank_class) if rank_class else "not evaluated")
         write_section(console, lines[(leaderboard, rank_class)], section)
     if meaning := legend([line for section in lines.values() for line in section]):

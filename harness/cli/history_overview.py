@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.boards.board import GridName
-from harness.cli.formatting import format_device, format_moment, format_time, printable, sparkline
+from harness.cli.formatting import format_device, format_moment, format_time, printable, printable_name, sparkline
 from harness.cli.history_screen import Line, legend, write_lines
 from harness.cli.layout import NARROW, WIDE, Column, fitted_table
 from harness.cli.writing import print_table, write
@@ -63,7 +63,7 @@ def write_overview(
     ranked classes that are shown; `submissions` how many there are."""
     boards_in_all, total_lines = len({line.leaderboard for line in boards}), len(boards)
     boards = boards[: limit or None]
-    write(console, f"{printable(user)} · {submissions} submissions on {boards_in_all} boards", style="bold")
+    write(console, f"{printable_name(user)} · {submissions} submissions on {boards_in_all} boards", style="bold")
     print_table(console, _table(boards, places, console.width))
     if total_lines > len(boards):
         write(console, more_words(total_lines - len(boards), "further line", "further lines"), style="dim")
@@ -122,7 +122,7 @@ def _table(boards: Sequence[BoardLine], places: Mapping[RankClass, Place], width
         trend = line.scores_ns[-points:]
         rows.append(
             [
-                printable(line.leaderboard),
+                printable_name(line.leaderboard),
                 _device(line.of),
                 str(line.submissions),
                 *([format_moment(line.newest.created_at)] if with_time else []),

@@ -14,7 +14,7 @@ from harness.cli.formatting import (
     format_ns,
     format_spread,
     format_time,
-    printable,
+    printable_name,
     sparkline,
 )
 from harness.cli.layout import Column, fitted_table
@@ -89,8 +89,8 @@ def _table(lines: Sequence[Line], width: int, *, with_board: bool = False) -> Ta
             [
                 str(row.id),
                 format_moment(row.created_at),
-                *([printable(row.leaderboard)] if with_board else []),
-                printable(row.file_name),
+                *([printable_name(row.leaderboard)] if with_board else []),
+                printable_name(row.file_name),
                 Text(_result(step), style="red" if _went_wrong(step) else ""),
                 format_spread(row.score, _protocol(row)),
                 _change(step),
@@ -223,7 +223,7 @@ def _write_changes(console: Console, lines: Sequence[Line]) -> None:
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")
     for submission_id, whole in told:
-        grid.add_row(str(submission_id), Text(printable(whole)))
+        grid.add_row(str(submission_id), Text(printable_name(whole)))
     print_table(console, grid)
 
 

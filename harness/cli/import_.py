@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     from harness.store.bulk import Added
 
 BAD_ROWS_SHOWN = 20
+_STDIN = Path("/dev/stdin")
+
+
+class InputFile(click.Path):
+    """The path of a file that is there; `-` is standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_STDIN if value == "-" else value, param, ctx)
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=InputFile(exists=True, dir_okay=False, path_type=Path))
 @format_option
 @json_option
 def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
-    """Read submissions from FILE into the store.
+    """Read submissions from FILE into the store; `-` is standard input, which takes JSON lines.
 
     A parquet file of the published competition data gives submissions to browse and to compare in code; their scores
     are shown as imported and never ranked beside those measured here. JSON lines, as `harness export` writes them, give
@@ -54,9 +62,13 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
         count += 1
         if len(bad) < BAD_ROWS_SHOWN:
             bad.append(row)
-            say(f"{file}: {unit} {row.number}: {row.what}")
+            which = f" (submission_id {row.submission_id})" if row.submission_id is not None else ""
+            say(f"{file}: {unit} {row.number}{which}: {row.what}")
 
-    parquet = format_of(file, format_name) == "parquet"
+    kind = "jsonl" if file == _STDIN and format_name is None else format_of(file, format_name)
+    parquet = kind == "parquet"
+    if parquet and file == _STDIN:
+        raise click.UsageError("standard input takes JSON lines alone, without --format parquet.")
     unit = "row" if parquet else "line"
     begin = time.monotonic()
     damage: DamagedFile | None = None
@@ -86,7 +98,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
             "calibrations_added": added.calibrations,
             "known": added.known,
             "bad": count,
-            "bad_rows": [{"row": row.number, "message": row.what} for row in bad],
+            "bad_rows": [{"row": row.number, "submission_id": row.submission_id, "message": row.what} for row in bad],
             "seconds": seconds,
         }
         print_json(document if told_of_damage is None else document | error_document(told_of_damage))

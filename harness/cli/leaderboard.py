@@ -11,7 +11,7 @@ import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
 from harness.cli.document import figure_us, interval_us
-from harness.cli.formatting import format_class, format_day, format_moment, format_spread, format_time, printable
+from harness.cli.formatting import format_class, format_day, format_moment, format_spread, format_time, printable_name
 from harness.cli.layout import NARROW, Column, fitted_table
 from harness.cli.lookup import name_to_type, recorded_board
 from harness.cli.writing import print_table, write
@@ -102,11 +102,14 @@ def leaderboard_command(
         print_json(_document(name, rankings, unranked, since))
         return
     console = stdout_console()
-    write(console, printable(name), style="bold")
+    write(console, printable_name(name), style="bold")
     if not rankings:
         to_type = _to_type(name, board)
-        write(console, "No ranked submission yet. To make the first:")
-        console.print(f"harness submit FILE --leaderboard {to_type}", markup=False, soft_wrap=True)
+        if to_type is None:
+            write(console, "No ranked submission. The board is not here, so none can be made; see `harness boards`.")
+        else:
+            write(console, "No ranked submission yet. To make the first:")
+            console.print(f"harness submit FILE --leaderboard {to_type}", markup=False, soft_wrap=True)
     for ranking in rankings:
         rank_class = ranking.rank_class
         console.print()
@@ -121,14 +124,14 @@ def leaderboard_command(
         write(console, f"not ranked: {count} {_UNRANKED_WORDS.get(reason, reason.value)}", style="yellow")
 
 
-def _to_type(name: str, typed: str) -> str:
-    """What names the board on a command line. One that has submissions need not be there any more."""
+def _to_type(name: str, typed: str) -> str | None:
+    """What names the board on a command line; None where it is not here: one that has submissions need not be."""
     from harness.boards.find import find_board
 
     try:
         return name_to_type(find_board(typed), typed)
     except HarnessError:
-        return name
+        return None
 
 
 def _ranking(reader: Reader, of: BoardClass, show_all: bool, since: datetime | None, limit: int | None) -> Ranking:
@@ -157,10 +160,10 @@ def _table(ranking: Ranking, since: datetime | None, width: int) -> Table:
         [
             str(rank) if rank.tied else f"{rank} ",
             *([] if ranking.before is None else [_movement(ranking.before.get(entry.user), rank)]),
-            printable(entry.user),
+            printable_name(entry.user),
             format_time(entry.score, protocol),
             format_spread(entry.score, protocol),
-            printable(entry.file_name),
+            printable_name(entry.file_name),
             str(entry.submission_id),
             *([str(entry.runs), format_moment(entry.created_at)] if with_time else []),
         ]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.common import WholeNumber, json_option, print_json, say, stdout_console
-from harness.cli.formatting import format_moment, printable
+from harness.cli.formatting import format_moment, printable, printable_name
 from harness.cli.lookup import belongs, find_submission, is_storable, named_submission, other_owner
 from harness.cli.writing import write
 from harness.errors import RequestError
@@ -83,7 +83,7 @@ def note_command(
     console = stdout_console()
     write(console, f"submission {id}" + (f" · {format_tags(kept)}" if kept else ""), style="bold")
     for note in notes:
-        write(console, f"{note.id}  {format_moment(note.created_at)}  {printable(note.text)}")
+        write(console, f"{note.id}  {format_moment(note.created_at)}  {printable_name(note.text)}")
     if not notes and not kept:
         write(console, "Nothing is kept on it.")
 

@@ -55,7 +55,7 @@ def render_evaluation(
     """
     leaderboard = submission.leaderboard if submission else ""
     if submission is not None:
-        write(console, _submission_line(submission), style="bold")
+        write(console, submission_line(submission), style="bold")
     header = evaluation.header
     interpreted = " · interpreted" if header.interpreted else ""
     write(console, f"{header.mode.value} · {format_class(evaluation.rank_class(leaderboard))}{interpreted}")
@@ -77,10 +77,11 @@ def render_evaluation(
         write_as_it_is(console, with_place(f"logs: {header.log}", header.log), style="dim")
 
 
-def _submission_line(submission: SubmissionRow) -> str:
+def submission_line(submission: SubmissionRow) -> str:
+    """What heads the screen of a submission: its id, board, file, user and the one before it."""
     parts = [
         f"submission {submission.id}",
-        submission.leaderboard,
+        printable_name(submission.leaderboard),
         printable_name(submission.file_name),
         printable_name(submission.user),
     ]
@@ -264,4 +265,4 @@ def _write_notes(console: Console, cases: Iterable[CaseResult]) -> None:
         write(console, printable(text), style="dim")
 
 
-__all__ = ["evaluation_document", "render_evaluation", "shape"]
+__all__ = ["evaluation_document", "render_evaluation", "shape", "submission_line"]

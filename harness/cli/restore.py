@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import FilePath, json_option, print_json
+from harness.cli.common import json_option, print_json
 from harness.cli.formatting import printable_name
 from harness.cli.lookup import named_submission
+from harness.cli.output_file import OutputFile
 from harness.errors import RequestError
 from harness.files import unwritable, write_in_place_of, write_new
 from harness.store import SubmissionRow, open_reader
@@ -17,7 +18,7 @@ from harness.store import SubmissionRow, open_reader
 
 @click.command()
 @click.argument("name", metavar="ID")
-@click.option("--to", "target", type=FilePath(), metavar="FILE", help="Default: its name, here.")
+@click.option("--to", "target", type=OutputFile(), metavar="FILE", help="Default: its name, here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that holds something else.")
 @json_option
 def restore_command(name: str, target: Path | None, force: bool, as_json: bool) -> None:
@@ -44,14 +45,14 @@ def restore_command(name: str, target: Path | None, force: bool, as_json: bool) 
 def _path(submission: SubmissionRow, target: Path | None) -> Path:
     """Where to write. A recorded name is somebody else's text: only its last part counts."""
     name = submission.file_name.replace("\\", "/").rpartition("/")[2]
-    if target is not None:
-        return target / name if os.path.isdir(target) else target
-    if name in ("", ".", "..") or "\x00" in name:
+    if target is not None and not os.path.isdir(target):
+        return target
+    if name in ("", ".", "..") or printable_name(name) != name:
         raise RequestError(
             f"submission {submission.id} has no usable file name ({printable_name(submission.file_name)!r})",
             hint="Say where to write it with --to FILE.",
         )
-    return Path(name)
+    return Path(name) if target is None else target / name
 
 
 def _write(path: Path, content: bytes, *, force: bool) -> bool:

@@ -9,10 +9,10 @@ import click
 
 from harness.cli.common import json_option, print_json, stdout_console
 from harness.cli.document import evaluation_document
-from harness.cli.formatting import format_moment, printable
+from harness.cli.formatting import format_moment, printable, printable_name
 from harness.cli.lookup import named_submission
 from harness.cli.note import format_tags, note_document
-from harness.cli.report import render_evaluation
+from harness.cli.report import render_evaluation, submission_line
 from harness.cli.writing import write
 from harness.store import SubmissionRow, open_reader
 
@@ -61,7 +61,15 @@ def show_command(name: str, code: bool, as_json: bool) -> None:
         return
     console = stdout_console()
     if not evaluations:
-        write(console, f"submission {id} was not evaluated: it was stopped before its first case, or is just starting")
+        write(console, submission_line(submission), style="bold")
+        write(console, f"submitted: {format_moment(submission.created_at)}", style="dim")
+        console.print()
+        if submission.imported:
+            write(console, "imported from a parquet file, which holds no evaluation of it")
+        else:
+            write(
+                console, f"submission {id} was not evaluated: it was stopped before its first case, or is just starting"
+            )
     for number, evaluation in enumerate(evaluations):
         if number:
             console.print()
@@ -80,7 +88,7 @@ def show_command(name: str, code: bool, as_json: bool) -> None:
     if tags:
         write(console, f"tags: {format_tags(tags)}")
     for note in notes:
-        write(console, f"note {note.id}: {printable(note.text)}")
+        write(console, f"note {note.id}: {printable_name(note.text)}")
     if code:  # last, so that `| head` says what it is and how it ended
         console.print()
         _write_code(console, submission, source)

@@ -15,10 +15,11 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 @dataclass(frozen=True)
 class BadRow:
-    """`number` counts rows, or lines, from 1."""
+    """`number` counts rows, or lines, from 1; `submission_id` is the row's own, where it has one."""
 
     number: int
     what: str
+    submission_id: int | None = None
 
 
 class RowError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import sys
@@ -12,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
-from harness.errors import MachineError
+from harness.errors import MachineError, RequestError
 from harness.files import replacing
 from harness.store import queries
 from harness.store.database import Database
@@ -186,4 +187,17 @@ def _replacing(path: Path) -> Iterator[Path]:
             yield unfinished
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error  # pyarrow's own words have its insides in them
-        raise MachineError(f"can't be written: {why}", where=str(path)) from error
+        kind = RequestError if error.errno in _OF_THE_REQUEST else MachineError
+        raise kind(f"can't be written: {why}", where=str(path)) from error
+
+
+_OF_THE_REQUEST = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+)
+"""What is wrong with the path itself: another would do."""

@@ -50,7 +50,7 @@ def _converted(
         try:
             yield number, convert(row)
         except RowError as error:
-            report(BadRow(number, str(error)))
+            report(BadRow(number, str(error), published.submission_id_of(row)))
 
 
 def _add(writer: BulkWriter, rows: Iterable[tuple[int, Record]], told: Callable[[int], None]) -> Added:

@@ -55,7 +55,16 @@ REQUIRED = ("submission_id", "problem_name", "user_id", "submission_time", "code
 ORIGIN = "published"
 _OF_THE_SUBMISSION = ("submission_id", "leaderboard_id", "user_id", "user_name", "code_id", "file_name")
 _OF_THE_RUN = ("status", "score", "passed", "mode", "runner")
-_STATUS = {"succeeded": Status.PASSED, "timed_out": Status.TIMEOUT, "timeout": Status.TIMEOUT, "error": Status.ERROR}
+_STATUS = {
+    "succeeded": Status.PASSED,
+    "failed": Status.FAILED,
+    "timed_out": Status.TIMEOUT,
+    "timeout": Status.TIMEOUT,
+    "error": Status.ERROR,
+    "running": Status.INTERRUPTED,
+    "pending": Status.INTERRUPTED,
+}
+"""What has not ended there never ends here."""
 _STATUS_WORD = {
     Status.PASSED: "succeeded",
     Status.TIMEOUT: "timed_out",
@@ -77,6 +86,7 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
         raise RowError(f"submission_id is {number!r}, not a whole number")
     created_at = _time_text(time_us)
     score = _score(score)
+    _check_status(status)
     origin = f"{ORIGIN}/{number}/{time_us}"
     names = f"{number}", _text(board_id), _text(user_id), _text(user_name), _number_text(code_id), _text(file_name)
     evaluations: Sequence[NewEvaluation]
@@ -89,7 +99,14 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
         score_ns = score * 1e9 if score is not None and shared["status"] == "passed" else None
         run_origin = f"{origin}/{mode}/{runner}"
         evaluations = (
-            NewEvaluation(run_origin, shared, created_at, created_at, score_ns, kept_run % _number_text(score)),
+            NewEvaluation(
+                run_origin,
+                shared,
+                created_at,
+                None if shared["status"] == "interrupted" else created_at,
+                score_ns,
+                kept_run % _number_text(score),
+            ),
         )
     return NewSubmission(
         origin,
@@ -102,6 +119,12 @@ def submission_of(row: Sequence[Any]) -> NewSubmission:
         kept,
         evaluations,
     )
+
+
+def submission_id_of(row: object) -> int | None:
+    """What names a row in its file, however bad the rest of it is; None where it has no such number, as a line has."""
+    number = row[0] if isinstance(row, tuple) and row else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def check_submission(kept: object) -> None:
@@ -198,9 +221,7 @@ def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any)
     """The columns of results that differ by score and time, and what is kept of their rows: a template that takes the
     text of the score."""
     mode = word_of(mode_name, "mode", Mode)
-    status = _STATUS.get(word, Status.FAILED)
-    if passed is not None:
-        status = Status.PASSED if passed else Status.FAILED
+    status, reason = _ending(word, passed)
     kept_word, kept_passed, kept_mode, kept_runner = (
         _text(value).replace("%", "%%") for value in (word, passed, mode_name, runner)
     )
@@ -218,7 +239,7 @@ def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any)
     )
     columns = {
         **codec.header_columns(header),
-        **codec.outcome_columns(EvaluationOutcome(status, None, _IMPORTED)),
+        **codec.outcome_columns(EvaluationOutcome(status, reason, _IMPORTED)),
         "score_low_ns": None,
         "score_high_ns": None,
         "benchmarks": "",
@@ -226,6 +247,32 @@ def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any)
         "rank_then": None,
     }
     return columns, _RUN % (kept_word, "%s", kept_passed, kept_mode, kept_runner)
+
+
+def _check_status(word: object) -> None:
+    """Raise RowError for a word that no published row has; a row may have none."""
+    if word is not None and not (isinstance(word, str) and word in _STATUS):
+        told = repr(word[:40]) if isinstance(word, str) else f"a {type(word).__name__}"
+        raise RowError(f"status is {told} (allowed: {', '.join(_STATUS)})")
+
+
+def _ending(word: str | None, passed: bool | None) -> tuple[Status, Reason | None]:
+    """How a run ended, by the row's two words on it. `passed` is of this run, `status` of its whole job: the first
+    decides whether it passed, the second tells how it did not."""
+    status = Status.FAILED if word is None else _STATUS[word]
+    if passed:
+        status = Status.PASSED
+    elif passed is False and status is Status.PASSED:
+        status = Status.FAILED
+    if status is Status.PASSED:
+        return status, None
+    if status is Status.INTERRUPTED:
+        return status, Reason(ReasonCode.INTERRUPTED, f"it was {word} when the file was written")
+    if word is None or _STATUS[word] is Status.PASSED:
+        says = "that it did not pass" if passed is False else "neither that it passed nor why it did not"
+    else:
+        says = f"'{word}'"
+    return status, Reason(ReasonCode.IMPORTED, f"the file that it was imported from says {says}; it gives no reason")
 
 
 ENDED_ELSEWHERE: dict[str, Any] = {"host": "", "pid": 0, "process_start": ""}

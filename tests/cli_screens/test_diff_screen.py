@@ -150,7 +150,7 @@ def test_the_page_has_every_figure(filled: Path, harness: Run) -> None:
         assert word in text
     missing = harness("diff", "1", "2", "--html", str(filled / "no" / "page.html"))
     assert missing.exit_code == 2
-    assert "can't be written" in missing.stderr
+    assert f"there is no folder {filled / 'no'}\nMake it, or name another." in missing.stderr
 
 
 def test_measure_refuses_two_boards(home: Path, harness: Run) -> None:
@@ -200,6 +200,24 @@ def test_a_file_has_no_figures_and_that_is_said(filled: Path, harness: Run, monk
     shown = harness("diff", "1", "v 2.py").output.splitlines()
     assert "new: v 2.py is a file, not a submission, so it has no figures on record" in shown
     assert "To measure both now, in turns: harness diff 1 'v 2.py' --measure" in shown
+
+
+def test_no_offer_to_measure_what_can_not_be(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(filled)
+    Path("other.py").write_text("#!POPCORN leaderboard softmax\n" + NEW)
+    Path("broken.py").write_text("#!POPCORN leaderboard\n" + NEW)
+    Path("gone.py").write_text("#!POPCORN leaderboard nowhere\n" + NEW)
+    Path("nameless.py").write_text(NEW)
+    page = Path("page.html")
+    shown = harness("diff", "1", "other.py", "--html", str(page)).output
+    for text in (shown, "".join(Page(page.read_text()).text)):
+        assert "the boards differ: 1 is for cholesky, other.py is for softmax" in text
+    assert "--measure" not in shown
+    between = harness("diff", "nameless.py", "gone.py").output
+    assert "--measure" not in between
+    assert "differ" not in between
+    assert harness("diff", "1", "broken.py").exit_code == 0
+    assert "harness diff 1 nameless.py --measure" in harness("diff", "1", "nameless.py").output
 
 
 def test_what_changed_in_the_kernels_fits_the_screen() -> None:

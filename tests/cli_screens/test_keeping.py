@@ -198,7 +198,7 @@ def test_where_to_write_is_a_file(
     monkeypatch.chdir(filled)
     refused = harness(*arguments, "-")
     assert refused.exit_code == 2
-    assert f"{arguments[-1]}: - is standard output for `harness export` only" in refused.stderr
+    assert f"{arguments[-1]}: - is standard output for `harness export` alone" in refused.stderr
     refused = harness(*arguments, "no/file")
     assert refused.exit_code == 2
     assert refused.stderr == "no/file: there is no folder no\nMake it, or name another."

@@ -129,6 +129,13 @@ def test_a_gpu_that_the_board_has_not_is_warned_of(command: Command, write: Writ
     assert told not in command("run", write("#!POPCORN gpu b200\n" + GOOD), *only).err
 
 
+@pytest.mark.parametrize("name", ["submit", "run"])
+def test_no_gpu_is_called_nothing(name: str, command: Command, write: Write) -> None:
+    answer = command(name, write("#!POPCORN gpu B200\n" + GOOD), "--gpu", "", "--case", "0")
+    assert answer.status == 2
+    assert "--gpu: '' is no GPU's name (allowed: e.g. H200, B200)\nLeave --gpu out" in answer.err
+
+
 def test_a_warning_is_told_once_to_one_reader(command: Command, write: Write) -> None:
     """On one stream the result says no warning again that the progress said; a result by itself has them all."""
     command.environment["PYTHONPATH"] = str(command.folder / "busy")

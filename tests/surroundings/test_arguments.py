@@ -149,10 +149,12 @@ def test_names_of_others_on_every_screen(harness: Harness, place: Path) -> None:
         ("diff", "6", "1"),
         ("note", "6"),
         ("restore", "6"),
+        ("restore", "6", "--to", "named_here.py"),
         ("delete", "6", "--yes"),
     ):
         told = harness(*arguments)
-        assert told.status == 0, told
+        refused = arguments == ("restore", "6")  # it would make a file of that name
+        assert told.status == (2 if refused else 0), told
         for text in (told.out.decode(), told.words):
             assert not hidden(text), text
             if arguments[0] in ("leaderboard", "history", "delete"):

@@ -91,6 +91,38 @@ def test_a_file_that_can_not_be_written_whole_is_as_it_was(filled: Path, name: s
     assert not list(filled.glob("*.unfinished")) + list(filled.glob(".*.unfinished"))
 
 
+def test_from_one_store_to_another_by_a_pipe(filled: Path) -> None:
+    other = f"| HARNESS_HOME={filled / 'other'} {sys.executable} -m harness.cli.main import -"
+    done = export("-", shell=other)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"added {ROWS} submissions and ")
+    refused = export("-", shell=f"{other} --format parquet")
+    assert refused.returncode == 2
+    assert "standard input takes JSON lines alone" in refused.stderr
+    nothing = export("-", shell=f">/dev/null; {sys.executable} -m harness.cli.main import - <&-")
+    assert nothing.returncode == 2
+    assert "Traceback" not in nothing.stderr
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b.parquet", "b.jsonl.gz"])
+def test_a_path_that_can_be_no_file_is_the_requests_fault(filled: Path, harness: Run, name: str) -> None:
+    done = harness("export", str(filled / "no" / name))
+    assert done.exit_code == 2
+    assert done.stderr == (f"{filled / 'no' / name}: there is no folder {filled / 'no'}\nMake it, or name another.")
+    (filled / "a_file").write_text("")
+    done = harness("export", str(filled / "a_file" / name))
+    assert (done.exit_code, f"{filled / 'a_file'} is no folder" in done.stderr) == (2, True)
+    (filled / "link").symlink_to(filled / "no" / name)
+    done = harness("export", str(filled / "link"), "--format", "parquet" if "parquet" in name else "jsonl")
+    assert (done.exit_code, "can't be written: No such file" in done.stderr) == (2, True)
+    (filled / name).mkdir()
+    done = harness("export", str(filled / name))
+    assert (done.exit_code, "can't be written: Is a directory" in done.stderr) == (2, True)
+    empty = harness("export", "")
+    assert empty.exit_code == 2
+    assert "'' is no path" in empty.stderr
+
+
 def test_nothing_is_not_written_over_something(filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = filled / "backup.jsonl"
     backup.write_text("the old one")

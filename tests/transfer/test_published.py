@@ -60,6 +60,7 @@ SCHEMA = pa.schema(
         ("code", pa.large_string()),
     ]
 )
+STATUS_WORDS = "succeeded, failed, timed_out, timeout, error, running, pending"
 T0 = datetime(2026, 1, 5, 12, 0, 0, 123456, tzinfo=UTC)
 
 
@@ -182,22 +183,110 @@ def test_bad_rows_are_told_and_the_rest_goes_in(home: Path, harness: Run) -> Non
         row(6, code="a\x00b"),
         row(7, user_id=None, user_name=None),
         row(8, score=float("inf")),
+        row(9, status="exploded"),
+        row(10, status="exploded", mode=None),
     ]
     done = harness("import", write(home / "data.parquet", [*ROWS[:2], *bad, *ROWS[2:]]))
     assert done.exit_code == 2
     assert "added 5 submissions" in done.stdout
-    assert "8 bad" in done.stdout
+    assert "10 bad" in done.stdout
     lines = [line.partition(": ")[2] for line in done.stderr.splitlines()]
     assert lines == [
-        "row 3: problem_name is missing, not text",
-        "row 4: code is missing, not text",
-        "row 5: score is -1.0, not a positive number of seconds",
-        "row 6: submission_time is missing",
-        "row 7: mode is 'profile.0' (allowed: test, benchmark, leaderboard)",
-        "row 8: code holds a NUL character",
-        "row 9: user_name is missing, not text",
-        "row 10: score is inf, not a positive number of seconds",
+        "row 3 (submission_id 1): problem_name is missing, not text",
+        "row 4 (submission_id 2): code is missing, not text",
+        "row 5 (submission_id 3): score is -1.0, not a positive number of seconds",
+        "row 6 (submission_id 4): submission_time is missing",
+        "row 7 (submission_id 5): mode is 'profile.0' (allowed: test, benchmark, leaderboard)",
+        "row 8 (submission_id 6): code holds a NUL character",
+        "row 9 (submission_id 7): user_name is missing, not text",
+        "row 10 (submission_id 8): score is inf, not a positive number of seconds",
+        f"row 11 (submission_id 9): status is 'exploded' (allowed: {STATUS_WORDS})",
+        f"row 12 (submission_id 10): status is 'exploded' (allowed: {STATUS_WORDS})",
     ]
+    again = json.loads(harness("import", home / "data.parquet", "--json").stdout)
+    assert again["bad_rows"][0] == {
+        "row": 3,
+        "submission_id": 1,
+        "message": "problem_name is missing, not text",
+    }
+    assert [each["submission_id"] for each in again["bad_rows"]] == list(range(1, 11))
+
+
+def test_how_a_row_ended_is_what_its_file_says(home: Path, harness: Run) -> None:
+    given: list[tuple[str | None, bool | None, Status, str | None]] = [
+        ("succeeded", True, Status.PASSED, None),
+        ("succeeded", None, Status.PASSED, None),
+        ("failed", True, Status.PASSED, None),  # of a job whose other run failed
+        ("failed", False, Status.FAILED, "the file that it was imported from says 'failed'; it gives no reason"),
+        ("succeeded", False, Status.FAILED, "says that it did not pass; it gives no reason"),
+        (None, None, Status.FAILED, "says neither that it passed nor why it did not"),
+        ("timed_out", False, Status.TIMEOUT, "the file that it was imported from says 'timed_out'"),
+        ("timed_out", None, Status.TIMEOUT, "says 'timed_out'"),
+        ("error", False, Status.ERROR, "says 'error'"),
+        ("running", False, Status.INTERRUPTED, "it was running when the file was written"),
+        ("running", None, Status.INTERRUPTED, "it was running when the file was written"),
+        ("pending", False, Status.INTERRUPTED, "it was pending when the file was written"),
+    ]
+    rows = [
+        row(number, status=word, passed=passed, score=None) for number, (word, passed, *_) in enumerate(given, start=1)
+    ]
+    assert harness("import", write(home / "data.parquet", rows)).exit_code == 0
+
+    with open_reader() as reader:
+        history = reader.history("ada", "nvfp4_gemm")
+    for (word, passed, status, told), kept in zip(given, history, strict=True):
+        assert kept.status is status, (word, passed)
+        shown = " ".join(harness("show", kept.id).stdout.split())
+        assert f" {status.value.upper()} " in shown
+        assert ("the file" not in shown) if told is None else (told in shown), (word, shown)
+    assert harness("export", home / "back.parquet").exit_code == 0
+    back = [(each["status"], each["passed"]) for each in pq.read_table(home / "back.parquet").to_pylist()]
+    assert back == [(word, passed) for word, passed, *_ in given]
+    assert harness("export", home / "all.jsonl").exit_code == 0
+    lines = [json.loads(line) for line in (home / "all.jsonl").read_text().splitlines()[1:]]
+    assert [line["evaluations"][0]["status"] for line in lines] == [status.value for _, _, status, _ in given]
+    again = harness("import", home / "all.jsonl")  # which takes these words
+    assert (again.exit_code, again.stderr) == (0, "")
+
+
+def test_a_row_without_an_evaluation_is_shown_with_its_head(home: Path, harness: Run) -> None:
+    pending = row(3, status="pending", score=None, passed=None, mode=None, runner=None)
+    assert harness("import", write(home / "data.parquet", [pending])).exit_code == 0
+    shown = harness("show", 1, "--no-code").stdout
+    assert shown.startswith("submission 1 · nvfp4_gemm · gemm.py · ada\nsubmitted: ")
+    assert "imported from a parquet file, which holds no evaluation of it" in shown
+    assert "stopped" not in shown
+
+
+def test_names_of_several_lines_stay_on_one(home: Path, harness: Run) -> None:
+    odd = row(1, runner="B2\n00", problem_name="a\nboard", file_name="a\nb.py")
+    harness("import", write(home / "data.parquet", [odd, row(2)]))
+    harness("note", 1, "one\ntwo")
+    shown = harness("show", 1, "--no-code").stdout
+    assert "submission 1 · a\\nboard · a\\nb.py · ada" in shown
+    assert "imported from a parquet file · B2\\n00 · not measured here" in shown
+    assert "note 1: one\\ntwo" in shown
+    of_board = harness("history", "a\nboard").stdout
+    for text in ("a\\nboard · ada", "B2\\n00", "a\\nb.py", "“one\\ntwo”"):
+        assert text in of_board
+    ranking = harness("leaderboard", "a\nboard", "--imported").stdout
+    assert "B2\\n00" in ranking
+    assert "B2\\n00" in harness("history").stdout
+
+
+def test_boards_that_are_not_here_are_not_offered(home: Path, harness: Run) -> None:
+    """What could only fail: to measure what no board here can run, and to submit to it."""
+    rows = [row(1), row(2), row(3, problem_name="elsewhere", mode=None)]
+    harness("import", write(home / "data.parquet", [each | {"problem_name": "gone"} for each in rows[:2]] + rows[2:]))
+    diff = harness("diff", 1, 2).stdout
+    assert "BLOCK" in diff
+    assert "--measure" not in diff
+    across = harness("diff", 1, 3).stdout
+    assert "the boards differ: 1 is for gone, 3 is for elsewhere" in across
+    assert "--measure" not in across
+    ranking = harness("leaderboard", "gone").stdout
+    assert "The board is not here" in ranking
+    assert "harness submit" not in ranking
 
 
 def test_files_as_other_tools_write_them(home: Path, harness: Run) -> None:
@@ -286,7 +375,7 @@ PUBLISHED = st.fixed_dictionaries(
         "code_id": st.none() | IDS,
         "file_name": st.none() | TEXT,
         "submission_time": st.integers(0, 4 * 10**15),
-        "status": st.none() | TEXT,
+        "status": st.none() | st.sampled_from(STATUS_WORDS.split(", ")),
         "score": st.none() | st.floats(1e-12, 9e9),
         "passed": st.none() | st.booleans(),
         "mode": st.none() | st.sampled_from(["test", "benchmark", "leaderboard"]),
