@@ -11,8 +11,8 @@ CONFIDENCE = 0.99
 FEWEST = 8
 """Values that support an interval of 99 %."""
 _EXACT_UP_TO = 64
-_NOTHING = 1e-15
-"""Of a logarithm. Towards an end that is exactly 0 halving would go on for a thousand steps."""
+_LEAST = 5e-324
+"""The least positive number."""
 
 
 def signed_rank_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
@@ -82,9 +82,16 @@ class _Walsh:
         if self._all is not None:
             return self._all[position - 1]
         low, high = self._ordered[0], self._ordered[-1]
+        if low <= 0 <= high:  # towards a 0 halving would go on for a thousand steps
+            if self._at_most(-_LEAST) >= position:
+                high = -_LEAST
+            elif self._at_most(0.0) >= position:
+                return 0.0
+            else:
+                low = 0.0
         while True:
             middle = (low + high) / 2
-            if not low < middle < high or high - low < _NOTHING:
+            if not low < middle < high:
                 return high
             if self._at_most(middle) >= position:
                 high = middle
