@@ -20,7 +20,7 @@ from harness.evaluation.expected import Expected
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session
-from harness.measure.comparison import UNITS, enough
+from harness.measure.comparison import enough, may_end
 
 if TYPE_CHECKING:
     from harness.comparing.paired import Request
@@ -84,9 +84,10 @@ class CaseRun:
         )
 
     def _enough(self, crew: Crew, null: list[Readings], spent_s: float) -> bool:
-        if len(null) not in UNITS:  # and nothing need be computed
-            return False
-        return enough(units(null, self._overhead), spent_s, self._request.budget_s / 2, crew.processes)
+        # Units are made of all readings so far, so only where they can end the run.
+        return may_end(len(null), crew.processes) and enough(
+            units(null, self._overhead), spent_s, self._request.budget_s / 2, crew.processes
+        )
 
     def _fully(self, crew: Crew, done: list[Readings]) -> bool:
         """Every worker's outputs are checked in full at least once."""

@@ -234,6 +234,11 @@ def _mean(ratios: Sequence[Ratio], weights: Sequence[float]) -> Ratio:
     return Ratio(math.exp(centre), interval, mean_of([ratio.processes for ratio in ratios], shares))
 
 
+def may_end(count: int, processes: int = 1) -> bool:
+    """Whether the null run may end at this count of units: `enough` says no at any other."""
+    return count in UNITS and count % processes == 0
+
+
 def enough(units: Sequence[Unit], spent_s: float, budget_s: float, processes: int = 1) -> bool:
     """Whether the null run may end: only at one of `UNITS`, when the interval that it foresees is narrow enough or as
     wide as the processes make it, or when the next count would end beyond the budget.
@@ -244,7 +249,7 @@ def enough(units: Sequence[Unit], spent_s: float, budget_s: float, processes: in
     the same number of units whatever it shows.
     """
     count = len(units)
-    if count not in UNITS or count % processes:
+    if not may_end(count, processes):
         return False
     if count == UNITS[-1]:
         return True

@@ -89,8 +89,7 @@ class Batch:
         return prepared
 
     def _shared(self, leaderboard: str, columns: Mapping[str, Any]) -> _Shared:
-        takes_part = columns["status"] == "passed" and columns["mode"] == "leaderboard"
-        key = standings.class_key_on(leaderboard, columns) if takes_part else None
+        key = standings.class_key_on(leaderboard, columns) if standings.takes_part(columns) else None
         return _Shared(itemgetter(*self._names)(columns), key, (columns["score_low_ns"], columns["score_high_ns"]))
 
     def write(self, added: Added) -> None:

@@ -157,10 +157,14 @@ def unranked_of(row: Any) -> str:
     return _unranked(row["protocol"], bool(row["interpreted"]), row["isolation"], row["rank_reason_code"])
 
 
+def takes_part(row: Any) -> bool:
+    """Whether an evaluation ended in a way that its score, if it has one, goes into a class."""
+    return bool(row["status"] == Status.PASSED.value and row["mode"] == Mode.LEADERBOARD.value)
+
+
 def ranks(row: Any) -> bool:
     """Whether the score of an evaluation ranks, by the rules and by what the store's owner allows."""
-    takes_part = row["status"] == Status.PASSED.value and row["mode"] == Mode.LEADERBOARD.value
-    return takes_part and is_allowed(unranked_of(row))
+    return takes_part(row) and is_allowed(unranked_of(row))
 
 
 def is_allowed(unranked: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,8 +60,13 @@ def word_of(value: object, name: str, words: type[_Word]) -> _Word:
     if isinstance(value, str):
         with suppress(ValueError):
             return words(value)
+    raise not_allowed(value, name, words)
+
+
+def not_allowed(value: object, name: str, words: Iterable[str]) -> RowError:
+    """Of a value that is none of the words that are."""
     told = repr(value[:40]) if isinstance(value, str) else _kind(value)
-    raise RowError(f"{name} is {told} (allowed: {', '.join(words)})")
+    return RowError(f"{name} is {told} (allowed: {', '.join(words)})")
 
 
 def check_characters(text: str, name: str) -> None:

@@ -33,7 +33,16 @@ from harness.evaluation.record import (
 from harness.store import codec, standings
 from harness.store.bulk import NewEvaluation, NewSubmission
 from harness.transfer.documents import is_number, is_text
-from harness.transfer.errors import LONGEST_NS, SHORTEST_NS, RowError, check_characters, name_of, text_of, word_of
+from harness.transfer.errors import (
+    LONGEST_NS,
+    SHORTEST_NS,
+    RowError,
+    check_characters,
+    name_of,
+    not_allowed,
+    text_of,
+    word_of,
+)
 
 COLUMNS = (
     "submission_id",
@@ -252,8 +261,7 @@ def _shared_columns(word: Any, passed: bool | None, mode_name: str, runner: Any)
 def _check_status(word: object) -> None:
     """Raise RowError for a word that no published row has; a row may have none."""
     if word is not None and not (isinstance(word, str) and word in _STATUS):
-        told = repr(word[:40]) if isinstance(word, str) else f"a {type(word).__name__}"
-        raise RowError(f"status is {told} (allowed: {', '.join(_STATUS)})")
+        raise not_allowed(word, "status", _STATUS)
 
 
 def _ending(word: str | None, passed: bool | None) -> tuple[Status, Reason | None]:
