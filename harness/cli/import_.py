@@ -10,7 +10,7 @@ import click
 
 from harness.cli.common import error_document, json_option, print_json, say
 from harness.cli.export import format_of, format_option, teller
-from harness.errors import ExitStatus, RequestError
+from harness.errors import ExitStatus, HarnessError, MachineError, RequestError, disk_fault
 from harness.wording import counted
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BAD_ROWS_SHOWN = 20
 _STDIN = Path("/dev/stdin")
+_GOES_ON = "What was added stays, and the same command goes on from there: nothing is added twice."
 
 
 class InputFile(click.Path):
@@ -46,9 +47,10 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
     harness import nvidia_nvfp4_submissions.parquet
     harness import backup.jsonl.gz
 
-    A file that is cut short goes in as far as it is whole; import the whole one when you have it.
+    A file that is cut short goes in as far as it is whole; import the whole one when you have it. Whatever else ends an
+    import, what it added stays, and the same command goes on from there.
 
-    Exit status: 0 all went in; 2 some rows were bad, or the file can't be read to its end.
+    Exit status: 0 all went in; 2 some rows were bad, or the file can't be read to its end; 3 this machine can't do it.
     """
     from harness.store.bulk import open_bulk
     from harness.transfer.errors import BadRow, DamagedFile
@@ -71,24 +73,29 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
         raise click.UsageError("standard input takes JSON lines alone, without --format parquet.")
     unit = "row" if parquet else "line"
     begin = time.monotonic()
-    damage: DamagedFile | None = None
-    with open_bulk(coming=coming(file) if parquet else 0) as writer, teller(f"{unit}s read") as told:
-        added = writer.added
-        try:
-            (import_parquet if parquet else import_lines)(writer, file, report, told)
-        except DamagedFile as error:
-            damage = error
+    added: Added | None = None
+    ended: HarnessError | None = None  # by what, before its end
+    try:
+        with open_bulk(coming=coming(file) if parquet else 0) as writer, teller(f"{unit}s read") as told:
+            added = writer.added
+            try:
+                (import_parquet if parquet else import_lines)(writer, file, report, told)
+            except DamagedFile as error:
+                ended = error
+    except (Exception, KeyboardInterrupt) as error:
+        if added is None or isinstance(error, RequestError):  # then nothing was added
+            raise
+        ended = error if isinstance(error, MachineError) else disk_fault(error)
+        if ended is None:
+            say(f"{file}: {_summary(added, time.monotonic() - begin, unit, count)}. {_GOES_ON}")
+            raise
+    assert added is not None
     seconds = time.monotonic() - begin
     if count > len(bad):
         say(f"{file}: … and {counted(count - len(bad), f'further bad {unit}')}")
     summary = _summary(added, seconds, unit, count)
-    told_of_damage = None
-    if damage is not None:
-        told_of_damage = RequestError(
-            f"{damage.what}; up to there: {summary}",
-            where=damage.where,
-            hint="What was added stays. Get the whole file and import that: nothing is added twice.",
-        )
+    if ended is not None:
+        ended = _with_summary(ended, summary)
     if as_json:
         document: dict[str, Any] = {
             "file": str(file),
@@ -101,14 +108,25 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
             "bad_rows": [{"row": row.number, "submission_id": row.submission_id, "message": row.what} for row in bad],
             "seconds": seconds,
         }
-        print_json(document if told_of_damage is None else document | error_document(told_of_damage))
-        if told_of_damage is not None:
-            say(f"harness: {told_of_damage}")
-    elif told_of_damage is not None:
-        raise told_of_damage
+        if ended is not None:
+            say(f"harness: {ended}")
+        print_json(document if ended is None else document | error_document(ended))
+    elif ended is not None:
+        raise ended
     else:
         click.echo(summary)
-    return ExitStatus.BAD_REQUEST if count or damage is not None else ExitStatus.PASSED
+    if ended is not None:
+        return ended.exit_status
+    return ExitStatus.BAD_REQUEST if count else ExitStatus.PASSED
+
+
+def _with_summary(error: HarnessError, summary: str) -> HarnessError:
+    """The error that ended an import, told with what it left."""
+    what = f"{error.what}; up to there: {summary}"
+    if isinstance(error, MachineError):
+        return MachineError(what, where=error.where, hint=f"{error.hint}\n{_GOES_ON}".strip())
+    hint = "What was added stays. Get the whole file and import that: nothing is added twice."
+    return RequestError(what, where=error.where, hint=hint)
 
 
 def _summary(added: Added, seconds: float, unit: str, bad: int) -> str:

@@ -131,21 +131,29 @@ def open_bulk(url: str | None = None, *, coming: int = 0) -> Iterator[BulkWriter
 
 class BulkWriter:
     """Adds batches, some seconds of them in a transaction, while the caller makes the next: an error of one comes with
-    a later call. What was added is written and counted when `settle` returns."""
+    a later call. `added` is what is written for good: all that was given when `settle` returns, and when it raises,
+    what came before the transaction that failed."""
 
     def __init__(self, db: Database, coming: int = 0) -> None:
         self._db = db
         self._store_id = str(db.value(queries.INFO, {"key": "store_id"}))
         self._seen = Seen()
         self._coming = coming if db.postgres else 0
-        self._thread = WriterThread(db)
+        self._thread = WriterThread(db, self._count)
+        self._adding = Added()  # by the transaction under way
         self.added = Added()
 
     def add(self, batch: Sequence[NewSubmission]) -> None:
         """Add what is new of a batch, in its order."""
         if self._coming:
             self._do_without(batch)
-        self._thread.do(partial(Batch(self._db, self._store_id, batch, self._seen).write, self.added))
+        self._thread.do(partial(Batch(self._db, self._store_id, batch, self._seen).write, self._adding))
+
+    def _count(self) -> None:
+        """Of a transaction that is committed."""
+        for name, number in vars(self._adding).items():
+            setattr(self.added, name, getattr(self.added, name) + number)
+            setattr(self._adding, name, 0)
 
     def _do_without(self, batch: Sequence[NewSubmission]) -> None:
         """Suspend what a large write does without; not where most of its first batch is known: so may the rest be."""
@@ -167,14 +175,14 @@ class BulkWriter:
         for table, values in map(table_and_columns, batch):
             columns[table] = tuple(values)
             rows.setdefault(table, {})[tuple(values.values())] = None
-        before = self.added.calibrations
+        before = self._adding.calibrations
         for table, names in columns.items():
             moments = {row[names.index("created_at")] for row in rows[table]}
             there = set(self._db.look_up(table, "created_at", moments, ", ".join(names)))
             new = [row for row in rows[table] if row not in there]
             self._db.insert(table, names, new)
-            self.added.calibrations += len(new)
-        self.added.known += len(batch) - (self.added.calibrations - before)
+            self._adding.calibrations += len(new)
+        self._adding.known += len(batch) - (self._adding.calibrations - before)
 
     def settle(self) -> dict[str, str]:
         """Wait for what was added, bring the standings of every class that got runs up to date, and have the server

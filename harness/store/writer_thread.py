@@ -27,11 +27,13 @@ find it so. PostgreSQL has a queue."""
 class WriterThread:
     """Runs jobs in order, several in one transaction; the caller is one job ahead.
 
-    From the first job until `finish` returns, the database is the thread's.
+    From the first job until `finish` returns, the database is the thread's. `committed` is called after every
+    transaction, none of whose jobs is undone from then on.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, committed: Job) -> None:
         self._db = db
+        self._committed = committed
         self._jobs: Queue[Job | None] = Queue(maxsize=1)
         self._error: BaseException | None = None
         self._finished = False
@@ -65,6 +67,7 @@ class WriterThread:
                     job()
                     for following in self._until(time.monotonic() + LONGEST_TRANSACTION_S):
                         following()
+                self._committed()
                 if not self._db.postgres and not self._finished:
                     time.sleep(_PAUSE_S)
         except BaseException as error:
