@@ -142,7 +142,7 @@ class Kernel:
         self._function = c_void_p()
         call("cuModuleGetFunction", byref(self._function), module, name.encode())
 
-    def launch(self, blocks: int, threads: int, stream: int, *arguments: ctypes._SimpleCData) -> None:
+    def launch(self, blocks: int, threads: int, stream: int, *arguments: ctypes._SimpleCData | Structure) -> None:
         packed = (c_void_p * len(arguments))(*[ctypes.cast(byref(a), c_void_p) for a in arguments])
         size = [c_uint(n) for n in (blocks, 1, 1, threads, 1, 1, 0)]
         call("cuLaunchKernel", self._function, *size, c_void_p(stream), packed, None)
@@ -161,6 +161,12 @@ def allocate(nbytes: int) -> int:
     call("cuMemAlloc_v2", byref(pointer), c_size_t(nbytes))
     call("cuMemsetD8_v2", pointer, c_ubyte(0), c_size_t(nbytes))
     return pointer.value
+
+
+def copy_to_host(host: int, device: int, nbytes: int, stream: int) -> None:
+    """Copy so much device memory to the host after what the stream holds, and wait until it is there."""
+    call("cuMemcpyDtoHAsync_v2", c_void_p(host), c_u64(device), c_size_t(nbytes), c_void_p(stream))
+    call("cuStreamSynchronize", c_void_p(stream))
 
 
 def reset_persisting_l2() -> None:
@@ -205,18 +211,11 @@ class Rows:
         return self.count * self.width
 
 
-def copy_rows_to_host(host: int, device: int, rows: Rows, stream: int) -> None:
-    """Queue a copy of runs of the block at `device` to pinned host memory.
+def copy_rows_to_device(device: int, host: int, rows: Rows, stream: int) -> None:
+    """Queue a copy of packed runs in pinned host memory to their places in the block at `device`.
 
     A copy engine does it, beside whatever the multiprocessors run, for another process too.
     """
-    copy = _Copy2D(source_type=ON_A_DEVICE, source_device=device + rows.offset, source_pitch=rows.pitch)
-    copy.target_type, copy.target_host, copy.target_pitch = ON_THE_HOST, host, rows.width
-    _copy_2d(copy, rows, stream)
-
-
-def copy_rows_to_device(device: int, host: int, rows: Rows, stream: int) -> None:
-    """The same the other way."""
     copy = _Copy2D(source_type=ON_THE_HOST, source_host=host, source_pitch=rows.width)
     copy.target_type, copy.target_device, copy.target_pitch = ON_A_DEVICE, device + rows.offset, rows.pitch
     _copy_2d(copy, rows, stream)
@@ -263,7 +262,8 @@ __all__ = [
     "SharedMemory",
     "allocate",
     "call",
-    "copy_rows_to_host",
+    "copy_rows_to_device",
+    "copy_to_host",
     "driver_version",
     "load_module",
     "map_host_page",

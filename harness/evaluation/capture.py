@@ -1,13 +1,12 @@
 """Taking the output of a timed call out of the shared slots, and what a late one is charged.
 
 The clock ends with the done word, which a dishonest worker can write too early. Two things keep that from paying: the
-time that passes between the done word and the output's arrival counts, less what the copy honestly takes; and what a
-look at the output saw at the moment of its arrival must be what the snapshot holds.
+time that passes between the done word and the moment from which the worker can't change its output counts, less what
+that honestly takes; and on a CUDA device the digest that the worker told at that moment must be the snapshot's.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,18 +14,18 @@ from functools import cache
 
 import torch
 
+from harness.cuda import driver
+from harness.cuda.digest import CLOCK_PTX, Digest, Value
 from harness.evaluation.clocks import TimedCall
-from harness.evaluation.peek import Peek
 from harness.evaluation.record import Reason, ReasonCode, Status
-from harness.evaluation.slots import Placement, Slots
 from harness.evaluation.workers import WorkerFault
 from harness.measure.statistics import median
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What may honestly pass between the done word and the output's arrival: `fixed_ns`, and `copies` times what a
-    copy of the same size takes."""
+    """What may honestly pass between the done word and the moment from which the output is certain: `fixed_ns`, and
+    `copies` times what a copy of the same size takes."""
 
     fixed_ns: int
     copies: float
@@ -68,8 +67,8 @@ def copy_ns_per_byte(device: str) -> float:
 
 
 def lag_ns(reading: TimedCall) -> int:
-    """How long after its done word a call's output lay in its slot."""
-    return reading.copied_ns - reading.wall_ns
+    """How long after its done word a call's worker was committed to its output."""
+    return reading.committed_ns - reading.wall_ns
 
 
 def charged_for_lag_ns(lags_ns: Sequence[int], twin_lags_ns: Sequence[int], allowance: Allowance) -> int:
@@ -87,43 +86,38 @@ def charged_for_lag_ns(lags_ns: Sequence[int], twin_lags_ns: Sequence[int], allo
 class Capture:
     """The supervisor's hold on one worker's outputs."""
 
-    def __init__(self, slots: Slots, *, cuda: bool) -> None:
-        self._slots = slots
-        self._peek = Peek() if cuda else None
+    def __init__(self, *, cuda: bool) -> None:
+        self._cuda = cuda
         self._allowance = CUDA_ALLOWANCE if cuda else CPU_ALLOWANCE
         self._ns_per_byte = copy_ns_per_byte("cuda" if cuda else "cpu")
-        self._places: Sequence[Placement] = ()
-        self._largest: Placement | None = None
-        self._intact = True
 
-    def aim(self, places: Sequence[Placement], choice: random.Random) -> None:
-        """Get ready for the next call, whose output will lie at `places`."""
-        self._places = places
-        on_device = [place for place in places if self._slots.bytes_at(place).is_cuda]
-        self._largest = max(on_device, key=lambda place: place[2]) if on_device else None
-        if self._peek is not None and self._largest is not None:
-            self._peek.aim(self._largest[2], choice)
+    def charged_ns(self, reading: TimedCall, snapshot: Sequence[torch.Tensor]) -> int:
+        """The call's time: to the done word, or later where the worker committed itself to its output (flat uint8, as
+        its snapshot) later than is explained by its size, and what the gate took beyond its due.
 
-    def take(self) -> list[torch.Tensor]:
-        """Private copies of the output, taken now."""
-        seen = None
-        if self._peek is not None and self._largest is not None:
-            seen = self._peek.look(self._slots.bytes_at(self._largest))
-        copies = self._slots.snapshot(self._places)
-        if seen is not None and self._peek is not None and self._largest is not None:
-            self._intact = torch.equal(self._peek.same_places(copies[self._places.index(self._largest)]), seen)
-        return copies
-
-    def charged_ns(self, reading: TimedCall) -> int:
-        """The call's time: to the done word, or later where the output came later than a copy explains, and what the
-        gate took beyond its due.
-
-        Raises WorkerFault where the output was still being written when the worker said that it was there.
+        Raises WorkerFault where the output is not the one whose digest the worker told.
         """
-        if not self._intact:
-            text = "the output was still being written after the call had said that it was done"
+        if self._cuda and digest_of(snapshot) != reading.digest:
+            text = (
+                "the output is not the one that the worker had told the digest of when it said that the call was done"
+            )
             raise WorkerFault(Status.REJECTED, Reason(ReasonCode.LATE_OUTPUT, text))
-        nbytes = sum(size for _, _, size in self._places)
+        nbytes = sum(flat.numel() for flat in snapshot)
         honest_ns = self._allowance.fixed_ns + round(self._allowance.copies * self._ns_per_byte * nbytes)
-        late_ns = max(reading.wall_ns, reading.copied_ns - honest_ns)
+        late_ns = max(reading.wall_ns, reading.committed_ns - honest_ns)
         return late_ns + max(0, reading.gate_ns - GATE_ALLOWED_NS)
+
+
+@cache
+def device_digest() -> Digest:
+    """The supervisor's own."""
+    torch.cuda.synchronize()  # makes torch's context current
+    return Digest(driver.load_module(CLOCK_PTX))
+
+
+def digest_of(snapshot: Sequence[torch.Tensor]) -> Value:
+    """Of those of these flat tensors that are in device memory."""
+    digest = device_digest()
+    stream = torch.cuda.current_stream().cuda_stream
+    digest.launch([(flat.data_ptr(), flat.numel()) for flat in snapshot if flat.is_cuda], stream)
+    return digest.value(stream)

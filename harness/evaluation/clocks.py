@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.cuda.digest import Value
 from harness.evaluation.record import Reason, ReasonCode, Status
 from harness.evaluation.workers import WorkerFault, WorkerProcess, open_clock
 from harness.wire import words
@@ -50,17 +51,20 @@ class Gated:
 
 @dataclass(frozen=True)
 class TimedCall:
-    """One reading, from the release of the call. `wall_ns` ends with the done word, `copied_ns` when the output lay in
-    the shared slot, `answer_ns` when its snapshot was ours. `held` says that the call was released by the cap."""
+    """One reading, from the release of the call. `wall_ns` ends with the done word, `committed_ns` when the worker
+    could no longer change its output: it lay in the shared slot and the worker was stopped, or on a CUDA device its
+    digest was told. `answer_ns` is when its snapshot was ours. `held` says that the call was released by the cap."""
 
     wall_ns: int
-    copied_ns: int
+    committed_ns: int
     answer_ns: int
     gate_ns: int
     """From the reveal of the input to the release. Nothing of the submission runs in it, if all is honest."""
     events_ns: int
     held: bool
     answer: Message
+    digest: Value | None = None
+    """Of the output's tensors in device memory, as the worker told it."""
 
 
 Reading = tuple[TimedCall, "list[torch.Tensor]"]
@@ -207,8 +211,10 @@ class DeviceClock:
                 page[words.RELEASE] = number
                 self._await(words.DONE, number, deadline, timeout_s)
                 t1 = time.perf_counter_ns()
-                self._await(words.COPIED, number, deadline, timeout_s)
+                self._await(words.DIGESTED, number, deadline, timeout_s)
                 t2 = time.perf_counter_ns()
+                digest = self._digest()
+                self._await(words.COPIED, number, deadline, timeout_s)
                 output = gated.snapshot()
                 t3 = time.perf_counter_ns()
         finally:
@@ -216,7 +222,12 @@ class DeviceClock:
             page[words.REVEALED] = page[words.RELEASE] = number
         answer = self._finished(deadline, timeout_s)
         events_ns = _count(answer.get("events_ns"))
-        return TimedCall(t1 - t0, t2 - t0, t3 - t0, t0 - revealed, events_ns, not queued, answer), output
+        reading = TimedCall(t1 - t0, t2 - t0, t3 - t0, t0 - revealed, events_ns, not queued, answer, digest)
+        return reading, output
+
+    def _digest(self) -> Value:
+        first, second, third = (self._page.words[words.DIGEST + i] & 0xFFFFFFFF for i in range(3))
+        return first, second, third
 
     def _await(self, word: int, value: int, deadline: float, timeout_s: float) -> None:
         page = self._page.words

@@ -43,7 +43,7 @@ class Session:
         try:
             self.clock: Clock = DeviceClock(self.worker) if cuda else SocketClock(self.worker)
             self.slots = Slots(self.worker)
-            self._capture = Capture(self.slots, cuda=cuda)
+            self._capture = Capture(cuda=cuda)
             self._withheld = Withheld() if cuda else None
         except WorkerFault as fault:
             self.worker.kill()
@@ -125,9 +125,9 @@ class Session:
                 self._withheld.give()
 
         request = {"op": "timed", **placed.message(), "collect": places}
-        self._capture.aim(places, choice)
-        reading, storages = self.clock.timed(request, Gated(reveal, complete, self._capture.take), timeout_s)
-        charged = replace(reading, wall_ns=self._capture.charged_ns(reading))
+        gated = Gated(reveal, complete, lambda: self.slots.snapshot(places))
+        reading, storages = self.clock.timed(request, gated, timeout_s)
+        charged = replace(reading, wall_ns=self._capture.charged_ns(reading, storages))
         now = form_of(reading.answer, set(form.devices), self._board.settings)
         if not now.same_as(form):
             raise broken("the output's dtype or shape differs from the one returned before for the same shape")

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 
 from harness.cuda.driver import Rows, copy_rows_to_device
-from harness.evaluation.peek import rows_of
 
 COUNT, WIDTH = 256, 512
 """At most so many runs of so many bytes are withheld of a tensor."""
@@ -42,6 +41,11 @@ def places(nbytes: int, choice: random.Random) -> Rows | None:
     pitch = nbytes // count // ALIGNMENT * ALIGNMENT
     width = min(WIDTH, max(ALIGNMENT, pitch // SPARSE // ALIGNMENT * ALIGNMENT))
     return Rows(choice.randrange((pitch - width) // ALIGNMENT + 1) * ALIGNMENT, pitch, width, count)
+
+
+def rows_of(flat: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """A view of these runs of a flat uint8 tensor, one a row."""
+    return torch.as_strided(flat, (rows.count, rows.width), (rows.pitch, 1), flat.storage_offset() + rows.offset)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ them in one transaction. The number of the call is what is written; numbers only
 `ACKNOWLEDGE`   device -> supervisor: the gate fills the whole device
 `FLUSHED`       device -> supervisor: the L2 has been read over twice
 `DONE`          device -> supervisor: everything the call queued has ended
-`COPIED`        device -> supervisor: its output lies in the shared slot
+`DIGEST`        device -> supervisor: the three words of the digest of its output, and with them, in one transaction,
+                the call's number
+`COPIED`        device -> supervisor: the output lies in the shared slot
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ PONG = 32
 DONE = 48
 COPIED = 64
 FLUSHED = 80
+DIGEST, DIGESTED = 96, 99
 
 
 def sealed_file(name: str, nbytes: int) -> int:

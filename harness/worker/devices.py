@@ -11,16 +11,15 @@ import mmap
 import os
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from harness.cuda import driver
+from harness.cuda.digest import CLOCK_PTX, Digest
 from harness.wire import words
 from harness.wire.channel import ChannelClosed
-
-CLOCK_PTX = (Path(driver.__file__).parent / "clock.ptx").read_bytes()
+from harness.worker.output import Move
 
 
 class WorkerDevice(Protocol):
@@ -29,8 +28,9 @@ class WorkerDevice(Protocol):
     def synchronize(self) -> None:
         """Wait for everything queued; raises what the device reports."""
 
-    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
-        """Wait at the gate, call, tell that it is done, collect the output. Returns the events' reading in ns, or 0."""
+    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], list[Move]]) -> int:
+        """Wait at the gate, call, tell that it is done, take the output the ways that `collect` finds for it. Returns
+        the events' reading in ns, or 0."""
 
 
 def open_host_arena(fd: int, nbytes: int) -> torch.Tensor:
@@ -57,13 +57,14 @@ class CpuDevice:
     def synchronize(self) -> None:
         pass
 
-    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
+    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], list[Move]]) -> int:
         self._queued()
         if not self._clock.recv(1):
             raise ChannelClosed("the supervisor closed the clock")
         output = call()
         self._clock.send(b"d")
-        collect(output)
+        for move in collect(output):
+            move.copy()
         return 0
 
 
@@ -79,6 +80,7 @@ class CudaDevice:
         self._page_on_device = driver.map_host_page(self._page.address(), words.PAGE_BYTES)
         module = driver.load_module(CLOCK_PTX)
         self._gate, self._mark = driver.Kernel(module, "gate"), driver.Kernel(module, "mark")
+        self._digest = Digest(module)
         self._state = driver.allocate(16)
         self._flush_bytes = 2 * torch.cuda.get_device_properties(index).L2_cache_size
         self._flush = driver.allocate(self._flush_bytes)
@@ -91,7 +93,7 @@ class CudaDevice:
     def synchronize(self) -> None:
         torch.cuda.synchronize()
 
-    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], None]) -> int:
+    def timed(self, number: int, call: Callable[[], Any], collect: Callable[[Any], list[Move]]) -> int:
         stream = torch.cuda.current_stream().cuda_stream
         c_number, c_page = ctypes.c_int(number), ctypes.c_uint64(self._page_on_device)
         driver.reset_persisting_l2()
@@ -110,7 +112,15 @@ class CudaDevice:
         output = call()
         self._end.record(stream)
         self._tell(words.DONE, c_number, stream)
-        collect(output)
+        ways = [(move.target.is_cuda and move.direct, move) for move in collect(output)]
+        for direct, move in ways:
+            if not direct:
+                move.copy()
+        spans = [move.span for _, move in ways if move.target.is_cuda]
+        self._digest.launch(spans, stream, self._page_on_device, number)
+        for direct, move in ways:
+            if direct:
+                move.copy()
         self._tell(words.COPIED, c_number, stream)
         self._queued()
         torch.cuda.synchronize()

@@ -32,7 +32,7 @@ from harness.wire.packing import board_class, tensor_leaves, unpack
 from harness.worker import faults
 from harness.worker.devices import CpuDevice, CudaDevice, WorkerDevice, open_cuda_arena, open_host_arena
 from harness.worker.entry import load_entry
-from harness.worker.output import Output, Placement, copy_out, describe_output
+from harness.worker.output import Move, Output, Placement, describe_output, moves
 
 
 class Worker:
@@ -97,7 +97,8 @@ class Worker:
     def do_collect(self, request: Message, fds: list[int]) -> Message:
         assert self._device is not None
         assert self._kept is not None
-        copy_out(self._kept, _placements(request["placed"]), self._arenas)
+        for move in moves(self._kept, _placements(request["placed"]), self._arenas):
+            move.copy()
         self._device.synchronize()
         self._kept = None
         return {"ok": True}
@@ -115,7 +116,7 @@ class Worker:
         placed = _placements(request.get("collect", ()))
         blank = [torch.ones(size, dtype=torch.uint8, device=self._arenas[arena].device) for arena, _, size in placed]
         described: dict[str, Any] = {}
-        collect = self._collector(placed, [], described) if placed else lambda output: None
+        collect = self._collector(placed, [], described) if placed else lambda output: []
         written = bool(request.get("written"))
         events_ns = self._device.timed(request["number"], lambda: fill(blank) if written else blank, collect)
         return {"finished": True, "events_ns": events_ns, **described}
@@ -127,13 +128,13 @@ class Worker:
 
     def _collector(
         self, placed: list[Placement], inputs: list[tuple[str, torch.Tensor]], described: dict[str, Any]
-    ) -> Callable[[Any], None]:
-        """What takes an output to its places and says in `described` what it was."""
+    ) -> Callable[[Any], list[Move]]:
+        """What finds an output's way to its places and says in `described` what it was."""
 
-        def collect(output: Any) -> None:
+        def collect(output: Any) -> list[Move]:
             told = describe_output(output, inputs)
-            copy_out(told, placed, self._arenas)
             described.update(output=told.manifest, devices=told.devices, aliases=told.aliases)
+            return moves(told, placed, self._arenas)
 
         return collect
 

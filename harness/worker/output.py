@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from harness.cuda.digest import ALIGNMENT, Span
 from harness.wire.packing import (
     Manifest,
     as_bytes,
@@ -134,12 +135,36 @@ def _dense_manifest(output: Any) -> Manifest:
     return to_manifest(output, "", leaf)
 
 
-def copy_out(output: Output, placed: Sequence[Placement], arenas: Mapping[str, torch.Tensor]) -> None:
-    """Queue the copy of every tensor to its place. Raises ContractError when the output is not of the agreed sizes."""
+@dataclass(frozen=True)
+class Move:
+    """One tensor's way to its place: `source` and `target` are alike in dtype, shape and the order of their bytes."""
+
+    source: torch.Tensor
+    target: torch.Tensor
+    direct: bool
+    """Whether the source's own memory has these bytes without gaps, from an address that the digest can read."""
+
+    @property
+    def span(self) -> Span:
+        """Where the bytes lie, in the source's memory or, if that is not direct, in the target's."""
+        held = self.source if self.direct else self.target
+        return held.data_ptr(), self.target.nbytes
+
+    def copy(self) -> None:
+        self.target.copy_(self.source, non_blocking=True)
+
+
+def moves(output: Output, placed: Sequence[Placement], arenas: Mapping[str, torch.Tensor]) -> list[Move]:
+    """The way of every tensor to its place. Raises ContractError when the output is not of the agreed sizes."""
     if [size for _, _, size in placed] != list(output.sizes):
         raise ContractError("the output's size differs from the one returned before for the same shape")
+    found = []
     for tensor, (arena, offset, size) in zip(output.tensors, placed, strict=True):
-        flat = arenas[arena][offset : offset + size].view(tensor.dtype)
-        strides = dense_strides(tensor.shape, tensor.stride())
-        target = flat.as_strided(tensor.shape, strides, flat.storage_offset())
-        as_bytes(target).copy_(as_bytes(tensor.detach()), non_blocking=True)
+        source = as_bytes(tensor.detach())
+        flat = arenas[arena][offset : offset + size].view(source.dtype)
+        strides = dense_strides(source.shape, source.stride())
+        target = flat.as_strided(source.shape, strides, flat.storage_offset())
+        dense = all(n <= 1 or own == due for n, own, due in zip(source.shape, source.stride(), strides, strict=True))
+        direct = dense and source.data_ptr() % ALIGNMENT == 0 and not (source.is_conj() or source.is_neg())
+        found.append(Move(source, target, direct))
+    return found

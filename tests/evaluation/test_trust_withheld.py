@@ -9,8 +9,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.evaluation.peek import rows_of
-from harness.evaluation.withheld import ALIGNMENT, COUNT, LEAST_PITCH, SPARSE, WIDTH, Withheld, places
+from harness.evaluation.withheld import (
+    ALIGNMENT,
+    COUNT,
+    LEAST_PITCH,
+    SPARSE,
+    WIDTH,
+    Withheld,
+    places,
+    rows_of,
+)
 
 
 @given(nbytes=st.integers(0, 1 << 34), seed=st.integers(0, 1 << 32))

@@ -10,14 +10,15 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def generate_input(name: str, seed: int) -> tuple[str, tuple[torch.Tensor, ...]]:
-    """`(name, operands)`: add takes two vectors of 4 M floats, matmul_n two n × n bf16 matrices, cholesky 16 × 512²."""
+    """`(name, operands)`: add and eight take two vectors of n or 4 M floats, matmul and products two n × n
+    bf16 matrices, cholesky 16 × 512²."""
     generator = torch.Generator(DEVICE).manual_seed(seed)
 
     def randn(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, device=DEVICE)
 
     kind, _, size = name.partition("_")
-    if kind in ("matmul", "early"):
+    if kind in ("matmul", "early", "products"):
         n = int(size)
         return name, (randn(n, n).bfloat16(), randn(n, n).bfloat16())
     if kind == "cholesky":
