@@ -57,6 +57,15 @@ def why_not_seen(path: Path) -> str:
     return ""
 
 
+def files_beside(text: str) -> list[str]:
+    """What else could have been meant by the name of a file."""
+    folder = os.path.dirname(text)
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder or "."))]
+    except OSError:
+        return []
+
+
 def unwritable(path: Path, error: OSError) -> HarnessError:
     """What to tell of a file that can't be written: the disk's fault, or the request's."""
     return disk_fault(error) or RequestError(f"can't be written: {reason_of(error)}", where=str(path))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.cli.streams import takes_unicode
+from harness.cli.usage import BadValue, usage_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,15 +39,15 @@ class WholeNumber(click.ParamType):
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"'{value}' is not a whole number{self._allowed()}.", param, ctx)
+            raise BadValue(f"'{value}' is not a whole number", param, ctx, allowed=self._allowed()) from None
         if self.least is not None and number < self.least:
-            self.fail(f"{number} is too small{self._allowed()}.", param, ctx)
+            raise BadValue(f"{number} is too small", param, ctx, allowed=self._allowed())
         if abs(number) > MOST_WHOLE:
-            self.fail(f"{number} is too large (allowed: up to {MOST_WHOLE}).", param, ctx)
+            raise BadValue(f"{number} is too large", param, ctx, allowed=f"up to {MOST_WHOLE}")
         return number
 
     def _allowed(self) -> str:
-        return "" if self.least is None else f" (allowed: {self.least} or more)"
+        return "" if self.least is None else f"{self.least} or more"
 
 
 class Number(click.ParamType):
@@ -58,13 +59,13 @@ class Number(click.ParamType):
         self.least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        allowed = f"(allowed: {self.least:g} or more)"
+        allowed = f"{self.least:g} or more"
         try:
             number = float(value)
         except ValueError:
-            self.fail(f"'{value}' is not a number {allowed}.", param, ctx)
+            raise BadValue(f"'{value}' is not a number", param, ctx, allowed=allowed) from None
         if not self.least <= number < float("inf"):  # NaN is neither
-            self.fail(f"{value} is out of range {allowed}.", param, ctx)
+            raise BadValue(f"{value} is out of range", param, ctx, allowed=allowed)
         return number
 
 
@@ -76,7 +77,7 @@ class FilePath(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         text = os.fspath(value)
         if not text or "\x00" in text:
-            self.fail(f"{text!r} is no path.", param, ctx)
+            raise BadValue(f"{text!r} is no path", param, ctx)
         return Path(text)
 
 
@@ -92,11 +93,11 @@ class UserName(click.ParamType):
         try:
             size = len(text.encode("utf-8"))
         except UnicodeEncodeError:
-            self.fail(f"{text!r} is not UTF-8 text.", param, ctx)
+            raise BadValue(f"{text!r} is not UTF-8 text", param, ctx) from None
         if size > LONGEST_NAME_BYTES:
-            self.fail(f"a user's name of {size} bytes (allowed: {LONGEST_NAME_BYTES}).", param, ctx)
+            raise BadValue(f"a user's name of {size} bytes", param, ctx, allowed=str(LONGEST_NAME_BYTES))
         if not text or "\x00" in text:
-            self.fail(f"{text!r} is no user's name.", param, ctx)
+            raise BadValue(f"{text!r} is no user's name", param, ctx)
         return text
 
 
@@ -171,12 +172,10 @@ def error_document(error: Exception) -> dict[str, Any]:
     `machine_cannot`; the parts that an error leaves empty are None."""
     from harness.errors import ExitStatus, HarnessError
 
+    if isinstance(error, click.ClickException):
+        error = usage_error(error)
     if isinstance(error, HarnessError):
         return _error_part(error.exit_status, error.what, error.where, error.allowed, error.hint)
-    if isinstance(error, click.ClickException):
-        parameter = getattr(error, "param", None)
-        where = parameter.get_error_hint(getattr(error, "ctx", None)).strip("'") if parameter is not None else ""
-        return _error_part(ExitStatus.BAD_REQUEST, error.message or error.format_message(), where, "", "")
     return _error_part(ExitStatus.MACHINE_CANNOT, f"internal error: {type(error).__name__}: {error}", "", "", "")
 
 

@@ -13,6 +13,7 @@ import click
 from harness.cli.common import WholeNumber, json_option, print_json, say
 from harness.cli.formatting import format_moment, format_time, printable_name
 from harness.cli.lookup import belongs, find_submission, other_owner
+from harness.cli.usage import BadValue
 from harness.errors import RequestError
 from harness.store import EvaluationRow, SubmissionRow, open_reader
 from harness.wording import counted
@@ -23,9 +24,8 @@ class SubmissionId(WholeNumber):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if not re.fullmatch(r"[+-]?[0-9]+", str(value)):
-            self.fail(
-                f"'{value}' is no id. Only ids are taken here, not tags; `harness history` lists them.", param, ctx
-            )
+            hint = "Only ids are taken here, not tags; `harness history` lists them."
+            raise BadValue(f"'{value}' is no id", param, ctx, hint=hint)
         return super().convert(value, param, ctx)
 
 

@@ -14,6 +14,7 @@ import click
 from harness.cli.common import UserName, json_option, print_json, say
 from harness.cli.output_file import OutputFile
 from harness.cli.streams import is_closed, takes_unicode
+from harness.cli.usage import Misuse
 from harness.errors import MachineError, RequestError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def export_command(
     to_stdout = str(file) == "-"
     kind = "jsonl" if to_stdout and format_name is None else format_of(file, format_name)
     if to_stdout and (kind == "parquet" or as_json):
-        raise click.UsageError("standard output takes JSON lines alone, without --json and --format parquet.")
+        raise Misuse("standard output takes JSON lines alone, without --json and --format parquet", where="-")
     if to_stdout and is_closed(sys.stdout):
         raise MachineError("standard output is closed", where="-", hint="Name a file, or a program that reads: | gzip.")
     with open_reader() as reader, teller("submissions written") as told:

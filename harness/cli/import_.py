@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ import click
 
 from harness.cli.common import error_document, json_option, print_json, say
 from harness.cli.export import format_of, format_option, teller
-from harness.errors import ExitStatus, HarnessError, MachineError, RequestError, disk_fault
+from harness.cli.usage import BadValue, Misuse
+from harness.errors import ExitStatus, HarnessError, MachineError, RequestError, did_you_mean, disk_fault
+from harness.files import files_beside
 from harness.wording import counted
 
 if TYPE_CHECKING:
@@ -25,7 +28,11 @@ class InputFile(click.Path):
     """The path of a file that is there; `-` is standard input."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(_STDIN if value == "-" else value, param, ctx)
+        try:
+            return super().convert(_STDIN if value == "-" else value, param, ctx)
+        except click.BadParameter as error:
+            hint = "" if os.path.lexists(value) else did_you_mean(os.fspath(value), files_beside(os.fspath(value)))
+            raise BadValue(error.message.rstrip("."), param, ctx, hint=hint) from None
 
 
 @click.command()
@@ -70,7 +77,7 @@ def import_command(file: Path, format_name: str | None, as_json: bool) -> int:
     kind = "jsonl" if file == _STDIN and format_name is None else format_of(file, format_name)
     parquet = kind == "parquet"
     if parquet and file == _STDIN:
-        raise click.UsageError("standard input takes JSON lines alone, without --format parquet.")
+        raise Misuse("standard input takes JSON lines alone, without --format parquet", where="-")
     unit = "row" if parquet else "line"
     begin = time.monotonic()
     added: Added | None = None

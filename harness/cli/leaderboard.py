@@ -14,6 +14,7 @@ from harness.cli.document import figure_us, interval_us
 from harness.cli.formatting import format_class, format_day, format_moment, format_spread, format_time, printable_name
 from harness.cli.layout import NARROW, Column, fitted_table
 from harness.cli.lookup import name_to_type, recorded_board
+from harness.cli.usage import BadValue, Misuse
 from harness.cli.writing import print_table, write
 from harness.errors import HarnessError
 from harness.evaluation.record import ReasonCode
@@ -59,7 +60,7 @@ class Moment(click.ParamType):
             moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
             return moment.astimezone()
         except (ValueError, OverflowError):
-            self.fail(f"'{value}' is no date; write one such as 2026-11-01 or 2026-11-01T18:30.", param, ctx)
+            raise BadValue(f"'{value}' is no date", param, ctx, allowed="2026-11-01, 2026-11-01T18:30") from None
 
 
 @click.command()
@@ -84,9 +85,9 @@ def leaderboard_command(
     harness leaderboard cholesky --all --json
     """
     if since is not None and since > datetime.now().astimezone():
-        raise click.UsageError(f"--since {since:%Y-%m-%d %H:%M} is still to come: nobody has had a rank then.")
+        raise Misuse(f"--since {since:%Y-%m-%d %H:%M} is still to come: nobody has had a rank then", where="--since")
     if show_all and since is not None:
-        raise click.UsageError("--since compares users' ranks, --all ranks sources: give one of the two.")
+        raise Misuse("--since compares users' ranks, --all ranks sources: give one of the two", where="--since, --all")
     rows = None if as_json or not 0 < limit < MOST_ROWS else limit
     with open_reader() as reader:
         name = recorded_board(reader, board)

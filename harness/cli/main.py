@@ -6,7 +6,6 @@ Subcommands are imported when they are called, so that `harness --help` and the 
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import NoReturn
 import click
 
 from harness import __version__
-from harness.cli import streams
+from harness.cli import streams, usage
 from harness.cli.common import error_document, print_json, say
 from harness.errors import ExitStatus, HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 
@@ -64,8 +63,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            hint = did_you_mean(args[0], list(COMMANDS))
-            raise click.UsageError(f"no command '{args[0]}'. {hint or 'harness --help lists them.'}", ctx)
+            hint = did_you_mean(args[0], list(COMMANDS)) or "harness --help lists them."
+            raise usage.Misuse(f"no command '{args[0]}'", ctx, where=args[0], allowed=", ".join(COMMANDS), hint=hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -106,9 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         status = cli.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.ClickException as error:
-        words = io.StringIO()
-        error.show(words)
-        say(words.getvalue().removesuffix("\n"))
+        say(usage.told(error))
         _end(ExitStatus.BAD_REQUEST, error if as_json else None)
     except (click.Abort, KeyboardInterrupt):
         say("harness: stopped by the user")

@@ -12,7 +12,7 @@ from harness.cli.common import default_user
 from harness.cli.formatting import printable, printable_name
 from harness.cli.lookup import find_submission, is_id, is_storable, recorded_board, tagged_submission
 from harness.errors import RequestError, did_you_mean
-from harness.files import reason_of
+from harness.files import files_beside, reason_of
 from harness.store import EvaluationRow, Reader, SubmissionRow
 
 
@@ -94,7 +94,7 @@ def of_file(text: str) -> Side:
             "there is no such file, nor a submission of yours with such a tag",
             where=text,
             allowed="the id of a submission (digits), a file, or a tag of yours",
-            hint=did_you_mean(text, _files_beside(text)) or "`harness history` shows ids and tags.",
+            hint=did_you_mean(text, files_beside(text)) or "`harness history` shows ids and tags.",
         ) from error
     except IsADirectoryError as error:
         raise RequestError("it is a folder", where=text, allowed="a file, an id or a tag") from error
@@ -103,15 +103,6 @@ def of_file(text: str) -> Side:
     if len(source) > MAX_BYTES:
         raise RequestError("the file is too large", where=text, allowed=f"at most {MAX_BYTES:,} characters")
     return Side(source, text, None)
-
-
-def _files_beside(text: str) -> list[str]:
-    """What else could have been meant by the name of a file."""
-    folder = os.path.dirname(text)
-    try:
-        return [os.path.join(folder, name) for name in sorted(os.listdir(folder or "."))]
-    except OSError:
-        return []
 
 
 def predecessor(reader: Reader, submission: SubmissionRow) -> Side:
