@@ -12,7 +12,9 @@ from harness.boards.find import find_board
 from harness.cli.common import say
 from harness.cli.formatting import format_case, format_class, format_indices, format_sides, format_time, printable
 from harness.cli.operands import Side
+from harness.cli.preflight import check_text
 from harness.cli.writing import ends_with, plain_table, print_table, write, write_traceback
+from harness.evaluation.claim import claim_device
 from harness.evaluation.record import IsolationLevel
 from harness.measure.comparison import Judgement, Ratio, Verdict, Why
 from harness.measure.processes import MOST
@@ -53,13 +55,18 @@ def measure(
     isolation: IsolationLevel | None = None,
     seed: int | None = None,
 ) -> PairedComparison:
-    """Run the comparison, telling each case on standard error as it ends."""
+    """Run the comparison, telling each case on standard error as it ends. Raises RequestError, before anything starts,
+    for a text that can't run on the board."""
     from harness.cli.log_folders import run_logs
     from harness.comparing.paired import DEFAULT_BUDGET_S, Comparing, Request
     from harness.comparing.record import CaseComparison
 
+    loaded = find_board(board)
+    for side in (a, b):
+        check_text(side.source, side.where, loaded)
+    claim_device(say)
     request = Request(
-        board=find_board(board),
+        board=loaded,
         source_a=a.source,
         source_b=b.source,
         names=(Path(a.file_name).name, Path(b.file_name).name),

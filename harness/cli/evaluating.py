@@ -15,7 +15,7 @@ from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import FilePath, Number, WholeNumber, say, stderr_console
 from harness.cli.formatting import format_time, printable
-from harness.cli.preflight import check_syntax, fitting_spec, gpu_names, is_gpu_name, warn_of_other_gpus
+from harness.cli.preflight import check_text, fitting_spec, gpu_names, is_gpu_name, warn_of_other_gpus
 from harness.cli.streams import one_reader
 from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
 from harness.evaluation.claim import Claim, claim_device
@@ -116,7 +116,7 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
         say(f"warning: {warning}")
     board = _board(options["leaderboard"], directives.leaderboard, file)
     read_submission(file, board.language)  # the extension must be the board's language's
-    check_syntax(source, file, board)
+    check_text(source, str(file), board)
     warn_of_other_gpus(directives.gpus, board)
     spec = fitting_spec(spec, board, options["cases"])
     if options["place"] != "local":

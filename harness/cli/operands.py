@@ -33,6 +33,11 @@ class Side:
         return printable_name(f"{s.id} · {s.leaderboard} · {s.file_name} · {s.user}")
 
     @property
+    def where(self) -> str:
+        """What names it in an error, a line's number after it."""
+        return self.file_name if self.submission is None else f"submission {self.submission.id}, {self.file_name}"
+
+    @property
     def short(self) -> str:
         """`12` for a submission, the file's name for a file."""
         return printable_name(Path(self.file_name).name) if self.submission is None else str(self.submission.id)
@@ -85,7 +90,7 @@ def of_submission(reader: Reader, submission: SubmissionRow, *, with_figures: bo
 
 def of_file(text: str) -> Side:
     try:
-        with open(text, encoding="utf-8") as file:
+        with open(text, encoding="utf-8-sig") as file:
             source = file.read(MAX_BYTES + 1)  # a pipe will do; a device may be endless
     except UnicodeDecodeError as error:
         raise RequestError("the file is not UTF-8 text", where=text) from error

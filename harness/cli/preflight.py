@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import warnings
-from pathlib import Path
 
 from harness.boards.board import Board, Language, Spec
 from harness.cli.common import say
@@ -16,21 +15,25 @@ PUBLIC_GPUS = ("A100", "B200", "H100", "L4", "MI300", "MI300X", "MI355X", "T4")
 """Names that public boards use beside those that this harness has figures of."""
 
 
-def check_syntax(source: str, file: Path, board: Board) -> None:
-    """Raise RequestError for a Python submission that this interpreter cannot parse."""
+def check_text(source: str, where: str, board: Board) -> None:
+    """Raise RequestError for a submission that is empty, and for a Python one that this interpreter cannot parse."""
+    if not source.strip():
+        raise RequestError("the file is empty", where=where)
     if board.language is not Language.PYTHON:
         return
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(source, filename=file.name)
+            ast.parse(source.removeprefix("\ufeff"))  # which is no part of the text
     except SyntaxError as error:
         text = (error.text or "").strip()
         raise RequestError(
-            f"{error.msg}{f': `{text}`' if text else ''}", where=f"{file}:{error.lineno or 1}", hint="Not valid Python."
+            f"{error.msg}{f': `{text}`' if text else ''}",
+            where=f"{where}:{error.lineno or 1}",
+            hint="Not valid Python.",
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise RequestError(f"this cannot be parsed as Python: {error}", where=str(file)) from None
+        raise RequestError(f"this cannot be parsed as Python: {error}", where=where) from None
 
 
 def fitting_spec(spec: Spec | None, board: Board, cases: tuple[int, ...]) -> Spec | None:

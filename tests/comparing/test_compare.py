@@ -164,6 +164,48 @@ def test_what_can_not_be_compared(home: Path, arguments: list[str], message: str
     assert message in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{FAST}    return (data[0]\n", "{file}:4: '(' was never closed: `return (data[0]`\nNot valid Python.\n"),
+        ("", "{file}: the file is empty\n"),
+        (FAST.replace("leaderboard", "leadboard"), "{file}:1: unknown directive `leadboard`"),
+        (FAST.replace("vectoradd", "vectoadd"), "there is no board 'vectoadd'"),
+    ],
+    ids=["syntax", "empty", "header", "board"],
+)
+def test_what_no_run_would_take_starts_none(home: Path, text: str, message: str) -> None:
+    """Refused as submit refuses it, on either side."""
+    files = write(home, fast=FAST, bad=text)
+    submitted = harness("submit", files["bad"])
+    assert submitted.returncode == 2
+    for sides in (("fast", "bad"), ("bad", "fast")):
+        done = harness("compare", *(files[side] for side in sides), "--grid", "cpu", "--case", "0")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"harness: {message.format(file=files['bad'])}")
+    if text:
+        folder = f"{Path(files['bad']).parent}/"
+        assert done.stderr.replace(folder, "") == submitted.stderr.replace(folder, "")
+
+
+def test_a_submission_that_does_not_parse_is_named(home: Path) -> None:
+    files = write(home, fast=FAST)
+    with Store.open() as store:
+        store.add_submission("vectoradd", "ada", "old.py", FAST.replace(":", ""))
+    for command in (("compare", "1", files["fast"]), ("diff", "1", files["fast"], "--measure")):
+        done = harness(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("harness: submission 1, old.py:2: expected ':'")
+
+
+@pytest.mark.slow
+def test_a_byte_order_mark_is_no_part_of_the_text(home: Path) -> None:
+    files = write(home, fast=FAST, marked=f"\ufeff{FAST}")
+    done = harness("compare", files["marked"], files["marked"], "--grid", "cpu", "--budget", "0", "--case", "0")
+    assert done.returncode in (0, 3), done.stderr
+    assert "B failed" not in done.stdout
+
+
 @CPU_ONLY
 def test_interpreted_kernels_are_not_compared(home: Path) -> None:
     files = write(home, fast=FAST, triton=f"{FAST}import triton\n")
