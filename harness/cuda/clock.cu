@@ -92,8 +92,9 @@ extern "C" __global__ void mark(volatile int *word, int call) {
 // The digest of an output: 96 bits that nobody can tell who doesn't know every byte of it.
 //
 // It is built on the permutation of Chaskey (Mouha et al., "Chaskey: An Efficient MAC Algorithm for 32-bit
-// Microcontrollers", 2014), 128 bits wide, eight rounds. A tree of hashes and no sum of them: terms of a sum could be
-// chosen, in the last bits of values that a check tolerates, to make the sum what was told before.
+// Microcontrollers", 2014), 128 bits wide, four of its rounds: whoever wants another output of a digest told before has
+// a millisecond to find it, and the last bits of values that a check tolerates to choose from. It is a tree of hashes
+// and no sum of them, since the terms of a sum can be chosen to make it what is wanted.
 
 struct __align__(16) Word {
   unsigned v[4];
@@ -107,8 +108,8 @@ static __device__ Word absorb(Word h, Word w) {
   unsigned x[4];
   for (int i = 0; i < 4; i++) x[i] = h.v[i] ^ w.v[i];
   unsigned a = x[0], b = x[1], c = x[2], d = x[3];
-#pragma unroll 2  // every process that loads this compiles it
-  for (int round = 0; round < 8; round++) {
+#pragma unroll
+  for (int round = 0; round < 4; round++) {
     a += b, b = rotate(b, 5) ^ a, a = rotate(a, 16);
     c += d, d = rotate(d, 8) ^ c;
     a += d, d = rotate(d, 13) ^ a;
@@ -137,14 +138,15 @@ static __device__ Word load_tail(const unsigned char *at, int bytes) {
 
 static const int LANES = 256;  // threads of a block, whose hashes are joined in pairs
 
-static __device__ Word joined(Word mine) {
+// The root over the first `lanes` threads' hashes, a power of two.
+static __device__ Word joined(Word mine, int lanes) {
   __shared__ Word all[LANES];
-  const Word start = {{2, 0, 0, 0}};
   all[threadIdx.x] = mine;
-  for (int step = LANES / 2; step > 0; step /= 2) {
+  for (int step = lanes / 2; step > 0; step /= 2) {
     __syncthreads();
     if (threadIdx.x < step) {
-      all[threadIdx.x] = absorb(absorb(start, all[threadIdx.x]), all[threadIdx.x + step]);
+      const Word other = all[threadIdx.x + step];
+      all[threadIdx.x] = mine = absorb(mine, {{other.v[1], other.v[2], other.v[3], other.v[0]}});
     }
   }
   __syncthreads();
@@ -159,7 +161,7 @@ struct Part {  // of an output: `blocks` of the launch read it, from `first_bloc
   int first_block, blocks;
 };
 
-static const int PARTS = 32, MOST_BLOCKS = 256;
+static const int PARTS = 32, MOST_BLOCKS = 512;
 
 struct Parts {
   Part each[PARTS];
@@ -195,7 +197,7 @@ extern "C" __global__ void digest(int *page, int call, DigestState *state, Parts
     for (; at < words; at += lanes) hash = absorb(hash, load_word(part.start + 16 * at));
     if (at == words && part.bytes % 16) hash = absorb(hash, load_tail(part.start + 16 * words, part.bytes % 16));
   }
-  hash = joined(hash);
+  hash = joined(hash, LANES);
 
   __shared__ bool all_here;
   if (threadIdx.x == 0) {
@@ -210,7 +212,9 @@ extern "C" __global__ void digest(int *page, int call, DigestState *state, Parts
   for (int block = threadIdx.x; block < gridDim.x; block += LANES) {
     hash = absorb(hash, load_word(&state->of_blocks[block]));
   }
-  hash = joined(hash);
+  int lanes = 1;
+  while (lanes < LANES && lanes < gridDim.x) lanes *= 2;
+  hash = joined(hash, lanes);
   if (threadIdx.x != 0) return;
   const Word nothing = {{4, 0, 0, 0}};
   hash = absorb(first ? nothing : state->chained, hash);

@@ -22,7 +22,7 @@ Value = tuple[int, int, int]
 """A digest, as three unsigned words of 32 bits."""
 
 ALIGNMENT = 16
-PARTS, MOST_BLOCKS, LANES = 32, 256, 256
+PARTS, MOST_BLOCKS, LANES = 32, 512, 256
 """As in clock.cu: parts in a launch, blocks of a part, threads of a block."""
 HEADER_BYTES, BLOCK_BYTES = 32, 16
 """Of the kernel's state: what comes before the blocks' hashes, and one of those."""

@@ -33,7 +33,7 @@ def absorb(h: Words, w: Words) -> Words:
     def turned(v: Words, by: int) -> Words:
         return (v << np.uint32(by)) | (v >> np.uint32(32 - by))
 
-    for _ in range(8):
+    for _ in range(4):
         a = a + b
         b = turned(b, 5) ^ a
         a = turned(a, 16)
@@ -48,11 +48,10 @@ def absorb(h: Words, w: Words) -> Words:
 
 
 def joined(hashes: Words) -> Words:
-    """Of LANES hashes, or of rows of them."""
-    start = np.array([2, 0, 0, 0], dtype=np.uint32)
+    """Of a power of two of hashes, or of rows of them."""
     while hashes.shape[-2] > 1:
         half = hashes.shape[-2] // 2
-        hashes = absorb(absorb(start, hashes[..., :half, :]), hashes[..., half:, :])
+        hashes = absorb(hashes[..., :half, :], np.roll(hashes[..., half:, :], -1, axis=-1))
     return hashes[..., 0, :]
 
 
@@ -90,7 +89,8 @@ def digest(contents: list[bytes]) -> tuple[int, ...]:
         last = header(3, np.arange(LANES, dtype=np.uint32), len(of_blocks))
         for block, word in enumerate(of_blocks):
             last[block % LANES] = absorb(last[block % LANES], word)
-        chained = absorb(chained, joined(last))
+        lanes = min(LANES, 1 << (len(of_blocks) - 1).bit_length())
+        chained = absorb(chained, joined(last[:lanes]))
     return tuple(int(v) for v in chained[:3])
 
 
