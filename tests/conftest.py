@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import uuid
@@ -19,11 +20,25 @@ settings.load_profile("shared")
 # imported anywhere; commands that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What the tests import stays: to look through all of torch for garbage again and again takes longer than many a test.
+gc.set_threshold(50_000)
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from postgres_server import NoServerError, PostgresServer  # noqa: E402
 
-TIMED = ("exploits", "legit", "comparing", "calibrating", "faults", "evaluation", "popcorn", "sandbox", "cli_screens")
+TIMED = (
+    "exploits",
+    "legit",
+    "comparing",
+    "calibrating",
+    "faults",
+    "evaluation",
+    "popcorn",
+    "sandbox",
+    "cli_screens",
+    "devices",
+)
 """Folders whose tests run whole processes against the clock, on a machine whose load is not theirs alone."""
 
 
@@ -41,6 +56,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
         if any(part in TIMED for part in item.path.parts):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=3))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

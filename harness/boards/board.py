@@ -5,7 +5,7 @@ The public format (`task.yml`) and what is ours alone (`harness.yml`) are read b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -58,6 +58,12 @@ class Grid:
     name: GridName
     tests: tuple[Spec, ...]
     benchmarks: tuple[Spec, ...]
+
+
+def gpus_needed(specs: Iterable[Spec]) -> int:
+    """How many GPUs the largest of these cases of a multi-GPU board takes."""
+    sizes = [spec["world_size"] for spec in specs if "world_size" in spec]
+    return max((size for size in sizes if isinstance(size, int)), default=1)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from harness.boards.board import Precision
 from harness.boards.find import find_board, find_boards
 from harness.calibrating.record import BANDWIDTH, FLOPS, LAUNCH, NOOP, NOOP_SPREAD, DeviceCalibration
 from harness.cli.common import WholeNumber, json_option, print_json, say, stdout_console
-from harness.evaluation.claim import claim_device
+from harness.cli.device import device_held
 from harness.measure.noise import FEWEST_RUNS, MOST_DELTA, NoiseCalibration, coefficient_of_variation
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
     from harness.store import Store
 
     boards = [find_board(name) for name in dict.fromkeys(names)]
-    claim_device(say)
-    with _workplace() as (logs, server), Store.open() as store:
+    with device_held(), _workplace() as (logs, server), Store.open() as store:
         device = _measure_device(boards, logs, server)
         store.keep_calibration(device)
         noises = []

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from harness.boards.board import GridName
 from harness.boards.find import find_board
 from harness.cli.common import say
+from harness.cli.device import device_held
 from harness.cli.formatting import format_case, format_class, format_indices, format_sides, format_time, printable
 from harness.cli.operands import Side
 from harness.cli.preflight import check_text
 from harness.cli.writing import ends_with, plain_table, print_table, write, write_traceback
-from harness.evaluation.claim import claim_device
 from harness.evaluation.record import IsolationLevel
 from harness.measure.comparison import Judgement, Ratio, Verdict, Why
 from harness.measure.processes import MOST
@@ -64,7 +64,6 @@ def measure(
     loaded = find_board(board)
     for side in (a, b):
         check_text(side.source, side.where, loaded)
-    claim_device(say)
     request = Request(
         board=loaded,
         source_a=a.source,
@@ -77,7 +76,7 @@ def measure(
         isolation=isolation,
         seed=seed,
     )
-    with run_logs() as logs:
+    with device_held(), run_logs() as logs:
         comparing = Comparing(request, logs.folder)
         start = comparing.result
         say(f"comparing on {format_class(start.of)}: A = {a.title}, B = {b.title}")

@@ -14,11 +14,12 @@ from harness.boards.board import Board, GridName, format_spec
 from harness.boards.directives import parse_directives, read_submission
 from harness.boards.find import find_board
 from harness.cli.common import FilePath, Number, WholeNumber, say, stderr_console
+from harness.cli.device import hold_devices
 from harness.cli.formatting import format_time, printable
 from harness.cli.preflight import check_text, fitting_spec, gpu_names, is_gpu_name, warn_of_other_gpus
 from harness.cli.streams import one_reader
 from harness.errors import HarnessError, MachineError, RequestError, did_you_mean, disk_fault
-from harness.evaluation.claim import Claim, claim_device
+from harness.evaluation.claim import Claim
 from harness.evaluation.plan import Plan
 from harness.evaluation.record import (
     CaseKind,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
-_claim: Claim | None = None
-"""This process's hold on its device, kept until it ends."""
+_claims: list[Claim] = []
+"""This process's hold on its devices, kept until it ends."""
 PROTOCOLS = {"sealed": Protocol.SEALED, "popcorn": Protocol.POPCORN}
 
 
@@ -108,7 +109,6 @@ class Request:
 
 def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = None) -> Request:
     """Find the board and make the plan. Raises RequestError; warnings of the header go to standard error."""
-    global _claim
     file: Path = options["file"]
     source = read_submission(file)
     directives = parse_directives(source, file.name)
@@ -128,8 +128,6 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
             allowed="e.g. H200, B200",
             hint="Leave --gpu out to run on the device at hand.",
         )
-    _claim = claim_device(say)
-    _check_gpu(options["gpu"], directives.gpus)
     plan = Plan(
         board=board,
         source=source,
@@ -144,6 +142,8 @@ def resolve(options: dict[str, Any], *, spec: Any = None, seed: int | None = Non
         isolation=IsolationLevel(options["isolation"]) if options["isolation"] else None,
         call_timeout_s=options["call_timeout_s"],
     )
+    _claims.extend(hold_devices(plan))
+    _check_gpu(options["gpu"], directives.gpus)
     return Request(board, source, directives.gpus, plan)
 
 

@@ -11,6 +11,7 @@ import click
 from harness.boards.find import BrokenBoard, find_board, scan
 from harness.boards.lint import Code, Finding, LintReport, Severity, lint_board
 from harness.cli.common import json_option, print_json, stderr_console, stdout_console
+from harness.cli.device import device_held
 from harness.cli.formatting import printable
 from harness.cli.report import shape
 from harness.cli.writing import plain_table, print_table, write
@@ -44,7 +45,7 @@ def lint_command(boards: tuple[str, ...], full: bool, as_json: bool) -> int:
     else:
         found = scan()
         chosen, broken = list(found.boards), found.broken
-    with _progress() as tell:
+    with device_held(), _progress() as tell:
         reports = [lint_board(board, full=full, tell=tell) for board in chosen]
     if as_json:
         print_json(

@@ -148,14 +148,19 @@ def by_torch() -> Iterator[Finding]:
 def _reach(torch: Any, cuda: str | None) -> Iterator[Finding]:
     has_driver = os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/dev/nvidiactl")
     if torch.cuda.is_available():
-        try:
-            torch.zeros(1, device="cuda").add_(1).cpu()
-        except Exception as error:
-            text = f"a first kernel fails: {type(error).__name__}: {str(error).splitlines()[0]}"
-            yield problem("CUDA", text, "The driver may be too old for torch's CUDA, or the device in an error state.")
-            return
-        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        yield ok("CUDA", f"torch runs on {', '.join(names)}; evaluations use the first", devices=names)
+        names = []
+        for index in range(torch.cuda.device_count()):
+            try:
+                torch.zeros(1, device=f"cuda:{index}").add_(1).cpu()
+                names.append(torch.cuda.get_device_name(index))
+            except Exception as error:
+                on = f" on device {index}" if torch.cuda.device_count() > 1 else ""
+                text = f"a first kernel fails{on}: {type(error).__name__}: {str(error).splitlines()[0]}"
+                advice = "The driver may be too old for torch's CUDA, or the device in an error state."
+                yield problem("CUDA", text, advice)
+        if names:
+            which = "; an evaluation uses one of them that is free" if len(names) > 1 else ""
+            yield ok("CUDA", f"torch runs on {', '.join(names)}{which}", devices=names)
     elif has_driver and not cuda:
         again = install(f"--force-reinstall {TORCH}")
         advice = f"{again}, from the index of a CUDA version that the driver supports."

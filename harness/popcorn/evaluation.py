@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from harness.boards.board import GridName, Language, RankBy
+from harness.boards.board import GridName, Language, RankBy, gpus_needed
 from harness.errors import MachineError
 from harness.evaluation.left_out import left_out
 from harness.evaluation.plan import COMPILES, USES_TRITON, Plan, PlannedCase
@@ -138,8 +138,7 @@ class PopcornEvaluation:
         return [case for case in cases if case.kind is CaseKind.TEST] + benchmarks[-1:]
 
     def _require_gpus(self) -> None:
-        sizes = [case.spec["world_size"] for case in self._cases if "world_size" in case.spec]
-        needed = max((size for size in sizes if isinstance(size, int)), default=1)
+        needed = gpus_needed(case.spec for case in self._cases)
         if self._board.multi_gpu and needed > self._gpus:
             raise MachineError(
                 f"board '{self._board.name}' needs {needed} GPUs (world_size), this machine has {self._gpus}",

@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli.doctor import document, summary
 from harness.cli.main import cli
-from harness.doctor import advice, machine
+from harness.doctor import advice, gpu, machine
 from harness.doctor.findings import Finding, Level, note, ok, problem
 from harness.doctor.gpu import by_driver, throttling
 from harness.doctor.machine import gigabytes, program_version
@@ -190,6 +192,24 @@ def test_a_gpu_by_its_driver() -> None:
     total = found[0].details["memory_total_bytes"]
     assert isinstance(total, int)
     assert total > 1 << 30
+
+
+def test_each_of_several_gpus_runs_a_first_kernel() -> None:
+    """One that fails is named by its number; the others are told all the same."""
+
+    def zeros(count: int, device: str) -> MagicMock:
+        if device == "cuda:1":
+            raise RuntimeError("CUDA error: uncorrectable ECC error\nand more")
+        return MagicMock()
+
+    cuda = SimpleNamespace(is_available=lambda: True, device_count=lambda: 3, get_device_name=lambda index: f"H{index}")
+    failing, working = gpu._reach(SimpleNamespace(zeros=zeros, cuda=cuda), "13.0")
+    assert failing.level is Level.PROBLEM
+    assert failing.text == "a first kernel fails on device 1: RuntimeError: CUDA error: uncorrectable ECC error"
+    assert working.text == "torch runs on H0, H2; an evaluation uses one of them that is free"
+    cuda.device_count = lambda: 1
+    (only,) = gpu._reach(SimpleNamespace(zeros=zeros, cuda=cuda), "13.0")
+    assert only.text == "torch runs on H0"
 
 
 def test_a_home_that_is_a_file(own_home: Path) -> None:
