@@ -13,7 +13,6 @@ from harness.comparing.contestants import Contestant, Failed, Judges
 from harness.comparing.crew import Crew, start
 from harness.comparing.record import CaseComparison, Fault, Readings, units
 from harness.comparing.room import Room
-from harness.cuda.driver import OUT_OF_MEMORY, CudaError
 from harness.errors import MachineError
 from harness.evaluation.cases import own_out_of_memory, pack_input
 from harness.evaluation.expected import Expected
@@ -64,9 +63,7 @@ class CaseRun:
                 paired.append(self.unit(*crew.pair(len(paired)), fully=self._fully(crew, paired)))
         except Failed as failed:
             fault = failed.fault
-        except (torch.OutOfMemoryError, CudaError) as error:
-            if isinstance(error, CudaError) and error.code != OUT_OF_MEMORY:
-                raise
+        except torch.OutOfMemoryError as error:
             fault = Fault(None, Status.ERROR, own_out_of_memory(error, self._spec))
         finally:
             self._data = None

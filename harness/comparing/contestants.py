@@ -107,7 +107,7 @@ class Judges:
         self._board, self._reference = board, reference
 
     def judge(self, data: Any, output: Any, *, seed: int, fully: bool) -> str:
-        from harness.evaluation.cases import judge
+        from harness.evaluation.judging import judge
 
         reference = self._reference
         if reference.has_spot_check and not fully:

@@ -171,7 +171,7 @@ struct Parts {
 struct DigestState {  // in device memory; `arrived` is zero before the first launch
   Word chained;       // the digest so far, where an output has more parts than one launch takes
   int arrived, unused[3];
-  Word of_blocks[PARTS * MOST_BLOCKS];
+  Word of_blocks[MOST_BLOCKS];
 };
 
 // Digests the parts of an output after those of the launches before, unless it is the first. Lane l of L that read a

@@ -23,7 +23,7 @@ Value = tuple[int, int, int]
 
 ALIGNMENT = 16
 PARTS, MOST_BLOCKS, LANES = 32, 512, 256
-"""As in clock.cu: parts in a launch, blocks of a part, threads of a block."""
+"""As in clock.cu: parts and blocks in a launch, threads of a block."""
 HEADER_BYTES, BLOCK_BYTES = 32, 16
 """Of the kernel's state: what comes before the blocks' hashes, and one of those."""
 
@@ -36,9 +36,10 @@ class _Parts(Structure):
     _fields_ = (("each", _Part * PARTS), ("count", c_int))
 
 
-def blocks_for(nbytes: int) -> int:
-    """How many blocks read a part of so many bytes, a word of 16 each lane if there are enough."""
-    return min(MOST_BLOCKS, max(1, -(-nbytes // (ALIGNMENT * LANES))))
+def blocks_for(nbytes: int, parts: int) -> int:
+    """How many blocks read a part of so many bytes, one of `parts` in a launch: a word of 16 for each lane, if there
+    are enough."""
+    return min(MOST_BLOCKS // parts, max(1, -(-nbytes // (ALIGNMENT * LANES))))
 
 
 class Digest:
@@ -46,7 +47,7 @@ class Digest:
 
     def __init__(self, module: c_void_p) -> None:
         self._kernel = driver.Kernel(module, "digest")
-        self._state = driver.allocate(HEADER_BYTES + PARTS * MOST_BLOCKS * BLOCK_BYTES)
+        self._state = driver.allocate(HEADER_BYTES + MOST_BLOCKS * BLOCK_BYTES)
 
     def launch(self, spans: Sequence[Span], stream: int, page: int = 0, number: int = 0) -> None:
         """Queue the digest of these parts, in their order. The device's address of a page of words makes the kernel
@@ -56,7 +57,8 @@ class Digest:
             parts = _Parts(count=len(batch))
             blocks = 0
             for slot, (address, nbytes) in zip(parts.each, batch, strict=False):
-                slot.start, slot.bytes, slot.first_block, slot.blocks = address, nbytes, blocks, blocks_for(nbytes)
+                slot.start, slot.bytes, slot.first_block = address, nbytes, blocks
+                slot.blocks = blocks_for(nbytes, len(batch))
                 blocks += slot.blocks
             self._kernel.launch(
                 max(1, blocks),

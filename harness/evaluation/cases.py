@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,8 +16,10 @@ from harness.evaluation.capture import CPU_MEDIAN_ALLOWANCE, CUDA_MEDIAN_ALLOWAN
 from harness.evaluation.clocks import TimedCall
 from harness.evaluation.contract import OutputForm, broken
 from harness.evaluation.expected import Expected
+from harness.evaluation.judging import fully_checked, judge
 from harness.evaluation.plan import PlannedCase
 from harness.evaluation.record import CaseKind, CaseResult, Reason, ReasonCode, Samples, Status, StopRule
+from harness.evaluation.room import Room
 from harness.evaluation.seeds import Seeds
 from harness.evaluation.session import Session
 from harness.evaluation.twin import Twin
@@ -30,9 +30,6 @@ from harness.measure.statistics import case_figure, case_times_ns
 from harness.measure.stopping import LOOKS, StoppingRule
 from harness.wire.packing import PackingError, pack
 
-FULL_CHECKS = 2
-"""How many timed outputs, chosen in secret among the first 7, get the full check where a spot check does the rest; one
-more does between every two later looks, since a worker can count its calls."""
 TIMED_WARMUPS = 2
 """Of a lone worker; each of several has one."""
 SLOW_FIRST_CALL_S = 3.0
@@ -118,25 +115,6 @@ def own_out_of_memory(error: BaseException, spec: Spec) -> Reason:
     return Reason(ReasonCode.OUT_OF_MEMORY, text)
 
 
-def wrong(message: str) -> WorkerFault:
-    return WorkerFault(Status.FAILED, Reason(ReasonCode.WRONG_ANSWER, message or "wrong answer"), fatal=False)
-
-
-def judge(check: Callable[[], tuple[bool, str]]) -> str:
-    """Run a check of the board's; its remark when the output is right, a fault when it is not.
-
-    A check that raises has met an output it did not foresee (the reference passes it: `harness lint`), which is the
-    output's fault.
-    """
-    try:
-        good, message = check()
-    except BoardCodeError as error:
-        raise wrong(f"the board's check could not judge the output: {error.what}") from None
-    if not good:
-        raise wrong(message)
-    return message
-
-
 class Test(CaseRun):
     """One call on the case's own seed, checked in full."""
 
@@ -173,9 +151,11 @@ class Benchmark(CaseRun):
         self._twin_lags: list[int] = []
         self._events: list[int] = []
         self._held = 0
+        self._left_out = 0
 
     def run(self) -> None:
         context = self.context
+        self._room = Room(cuda=self.session.cuda)
         data = context.reference.generate(self.planned.spec, self._seed("first"))
         self.result = with_bounds(self.result, context.board, context.reference, context.peaks, data)
         started = time.perf_counter()
@@ -194,6 +174,7 @@ class Benchmark(CaseRun):
         """Calls that do not count, and who takes part; the input of the last."""
         call = -TIMED_WARMUPS - len(self.crew)
         data, reading = self._timed(data, form, timeout_s, call)
+        self._room.first_is_in()
         first, joining = self.crew[0], self.crew[1:]
         if first_call_s > SLOW_FIRST_CALL_S or reading.wall_ns > LONG_CALL_NS:
             drawn = self.context.seeds.random("alone", self.planned.index, self.attempt).choice(self.crew)
@@ -202,8 +183,11 @@ class Benchmark(CaseRun):
         else:
             self.crew = [first]
         until = time.monotonic() + JOINING_S
-        for session in joining:
+        for i, session in enumerate(joining):
             if self.crew and time.monotonic() > until:
+                break
+            if self.crew and not self._room.for_another():
+                self._left_out = len(joining) - i
                 break
             call += 1
             self._join(session, data, form, call)
@@ -291,14 +275,10 @@ class Benchmark(CaseRun):
             notes.append(f"every timed output spot-checked, {len(done)} of them in full")
         if case_figure(self.result.samples) is None:
             notes.append("the calls took no longer than a call of nothing: there is no figure")
+        if self._left_out:
+            notes.append(f"measured in {len(self.crew)} processes: there is no memory for {self._left_out} more")
         if self._held:
             notes.append(f"{self._held} of {len(self._wall)} calls synchronised inside; their host time counts")
         if disagreement := events_note(self.result.samples):
             notes.append(disagreement)
         return tuple(notes)
-
-
-def fully_checked(secret: random.Random) -> set[int]:
-    """The timed calls whose outputs get the full check where a spot check does the rest."""
-    later = (secret.randrange(start, end) for start, end in pairwise(LOOKS))
-    return {*secret.sample(range(LOOKS[0]), FULL_CHECKS), *later}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.cuda.driver import SharedMemory
+from harness.cuda.driver import OUT_OF_MEMORY, CudaError, SharedMemory
 from harness.evaluation.workers import WorkerProcess
 from harness.wire.packing import ALIGNMENT, Packed, layout
 from harness.wire.words import sealed_file
@@ -52,10 +52,10 @@ class HostArena:
 
 
 class DeviceArena:
-    """CUDA memory exported as a file descriptor."""
+    """CUDA memory exported as a file descriptor. Raises torch.OutOfMemoryError."""
 
     def __init__(self, nbytes: int) -> None:
-        self._memory = SharedMemory.create(nbytes, torch.cuda.current_device())
+        self._memory = _shared(nbytes)
         assert self._memory.fd is not None
         self.nbytes, self.fd = self._memory.nbytes, self._memory.fd
         self.flat = torch.as_tensor(self._memory, device="cuda")
@@ -63,6 +63,21 @@ class DeviceArena:
     def close(self) -> None:
         self.flat = torch.empty(0, dtype=torch.uint8)
         self._memory.close()
+
+
+def _shared(nbytes: int) -> SharedMemory:
+    """Once more without what torch keeps for later, where there is not enough."""
+    for last in (False, True):
+        try:
+            return SharedMemory.create(nbytes, torch.cuda.current_device())
+        except CudaError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            if last:
+                text = f"the device has no {nbytes / 2**30:.1f} GiB left to share with a worker"
+                raise torch.OutOfMemoryError(text) from None
+        torch.cuda.empty_cache()
+    raise AssertionError("the last attempt returns or raises")
 
 
 ARENA_OF: dict[str, Callable[[int], Arena]] = {"cpu": HostArena, "cuda": DeviceArena}

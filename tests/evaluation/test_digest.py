@@ -59,8 +59,8 @@ def header(kind: int, second: Words, third: int) -> Words:
     return np.stack([np.full_like(second, v) if np.isscalar(v) else v for v in (kind, second, third, 0)], axis=-1)
 
 
-def of_part(content: bytes, number: int, first_block: int) -> Words:
-    blocks = blocks_for(len(content))
+def of_part(content: bytes, number: int, parts: int, first_block: int) -> Words:
+    blocks = blocks_for(len(content), parts)
     lanes, whole = blocks * LANES, len(content) // 16
     words = np.frombuffer(content[: 16 * whole], dtype=np.uint32).reshape(whole, 4)
     lane = np.arange(lanes, dtype=np.uint32)
@@ -83,7 +83,7 @@ def digest(contents: list[bytes]) -> tuple[int, ...]:
     for batch in [contents[i : i + PARTS] for i in range(0, len(contents), PARTS)] or [[]]:
         of_blocks: list[Words] = []
         for number, content in enumerate(batch):
-            of_blocks.extend(of_part(content, number, len(of_blocks)))
+            of_blocks.extend(of_part(content, number, len(batch), len(of_blocks)))
         if not batch:
             of_blocks.append(joined(header(1, np.arange(LANES, dtype=np.uint32), 0)))
         last = header(3, np.arange(LANES, dtype=np.uint32), len(of_blocks))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from harness.evaluation.capture import CPU_MEDIAN_ALLOWANCE, CUDA_MEDIAN_ALLOWANCE, charged_for_lag_ns
-from harness.evaluation.cases import fully_checked
+from harness.evaluation.judging import fully_checked
 from harness.measure.statistics import median
 from harness.measure.stopping import LOOKS
 
