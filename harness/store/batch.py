@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.store import queries, standings, suspended
+from harness.store.copies import Copies, runs_of
 from harness.store.database import Database
 from harness.store.seen import Seen
 
@@ -51,7 +52,7 @@ class _Shared(NamedTuple):
 class Batch:
     """One batch. What can be done without the database is done when it is made: see `writer_thread`."""
 
-    def __init__(self, db: Database, store_id: str, batch: Sequence[NewSubmission], seen: Seen) -> None:
+    def __init__(self, db: Database, store_id: str, batch: Sequence[NewSubmission], seen: Seen, copies: Copies) -> None:
         self._db = db
         self._batch = batch
         self._shas = [hashlib.sha256(each.source_text.encode()).hexdigest() for each in batch]
@@ -68,7 +69,7 @@ class Batch:
         shared = next((each.shared for submission in batch for each in submission.evaluations), {})
         self._names = tuple(shared)  # of the columns that evaluations share
         self._evaluations = self._prepared()
-        self._seen = seen
+        self._seen, self._copies = seen, copies
         self._again = set(seen.again(self._sources))
         self._origins_again = set(seen.origins_again(self._first))
 
@@ -97,8 +98,11 @@ class Batch:
         if not self._seen.is_all(self._db):
             self._again, self._origins_again = set(self._sources), set(self._first)
         known = self._known()
-        known_evaluations = self._evaluations_of(set(known.values()))
-        new = {origin: index for origin, index in self._first.items() if origin not in known}
+        unknown = {origin: index for origin, index in self._first.items() if origin not in known}
+        copies = self._copies.find(self._db, self._batch, self._shas, unknown)
+        known |= copies
+        known_evaluations = self._evaluations_of(set(known.values())) | self._runs_again(copies)
+        new = {origin: index for origin, index in unknown.items() if origin not in copies}
         evaluations = [each for origin, each in self._evaluations.items() if origin not in known_evaluations]
         changed = {*new.values(), *(each.number for each in evaluations)}  # those that add something
         if new:
@@ -129,6 +133,20 @@ class Batch:
         """The origins of the evaluations that these submissions have already."""
         rows = self._db.look_up("evaluations", "submission_id", submission_ids, "id, origin")
         return {origin or f"{self._own}{evaluation_id}" for evaluation_id, origin in rows}
+
+    def _runs_again(self, copies: Mapping[str, int]) -> set[str]:
+        """The origins of published runs whose submission is there otherwise, with that run."""
+        if not copies or not self._evaluations:
+            return set()
+        names = (*OWN_COLUMNS, *self._names)
+        published, mode, device = (names.index(name) for name in ("published", "mode", "device_name"))
+        there = runs_of(self._db, set(copies.values()))
+        again = set()
+        for origin, (number, values, *_) in self._evaluations.items():
+            id = copies.get(self._batch[number].origin)
+            if id is not None and values[published] is not None and (id, values[mode], values[device]) in there:
+                again.add(origin)
+        return again
 
     def _is_ours(self, origin: str) -> bool:
         if not origin.startswith(self._own):

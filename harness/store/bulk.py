@@ -1,7 +1,7 @@
 """Writing many submissions at once, each with what belongs to it, so that writing them again adds nothing.
 
 Every submission and evaluation comes with its origin: a text that names it wherever it goes. What the store holds
-already, by its origin or because it was made here, is left as it is.
+already, by its origin, because it was made here or as a copy of it (see `copies`), is left as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from harness.errors import MachineError
 from harness.store import queries, standings, suspended
 from harness.store.batch import Batch
 from harness.store.calibrations import Calibration, table_and_columns
+from harness.store.copies import Copies
 from harness.store.database import Database, connect
 from harness.store.location import explain, location
 from harness.store.opening import is_database_error
@@ -138,6 +139,7 @@ class BulkWriter:
         self._db = db
         self._store_id = str(db.value(queries.INFO, {"key": "store_id"}))
         self._seen = Seen()
+        self._copies = Copies()
         self._coming = coming if db.postgres else 0
         self._thread = WriterThread(db, self._count)
         self._adding = Added()  # by the transaction under way
@@ -147,7 +149,7 @@ class BulkWriter:
         """Add what is new of a batch, in its order."""
         if self._coming:
             self._do_without(batch)
-        self._thread.do(partial(Batch(self._db, self._store_id, batch, self._seen).write, self._adding))
+        self._thread.do(partial(Batch(self._db, self._store_id, batch, self._seen, self._copies).write, self._adding))
 
     def _count(self) -> None:
         """Of a transaction that is committed."""

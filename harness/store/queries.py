@@ -33,11 +33,13 @@ WHERE id = :id AND status = 'running'
 """
 
 # What comes before what is a matter of time, and of the id among equals: imported submissions are older than their ids.
+# The same text at the same moment is the same submission, not one before it.
 _SUBMISSION = """
 SELECT s.id, s.leaderboard, s.user_name, s.file_name, s.source_sha256, s.created_at, s.gpus, s.origin, s.published,
        (SELECT p.id FROM submissions p
         WHERE p.leaderboard = s.leaderboard AND p.user_name = s.user_name
           AND (p.created_at, p.id) < (s.created_at, s.id)
+          AND (p.created_at <> s.created_at OR p.source_sha256 <> s.source_sha256)
         ORDER BY p.created_at DESC, p.id DESC LIMIT 1) AS previous
 FROM submissions s
 """

@@ -434,10 +434,13 @@ def test_a_moment_to_come_has_no_ranks(filled: Path, harness: Run) -> None:
     assert all(line.startswith("rank 2001-01-01 user") for line in heads if line.startswith("rank"))
 
 
-def test_imported_scores_are_claims_without_a_verdict(filled: Path, harness: Run) -> None:
+def test_imported_scores_are_claims_without_a_verdict(
+    filled: Path, harness: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyarrow")
     file = str(filled / "all.parquet")
     assert harness("export", file, "--user", "ada").exit_code == 0
+    monkeypatch.setenv("HARNESS_HOME", str(filled / "another"))
     assert harness("import", file).exit_code == 0
     rows = json.loads(harness("history", "--json", "--device", "Xeon").output)["submissions"]
     new, old = (row["id"] for row in rows if row["protocol"] == "hosted" and row["score_us"] is not None)
