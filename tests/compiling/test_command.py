@@ -129,7 +129,7 @@ def test_the_submission_sees_neither_reference_nor_network_nor_device(run: Run, 
 def test_a_hang_ends_at_its_time(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "k.py"
     file.write_text("import time\ndef custom_kernel(data):\n    time.sleep(99)\n")
-    result = run(file, "--board", HERE / "tile", "--case", 0, "--arch", "sm_100a", "--timeout", 10)
+    result = run(file, "--board", HERE / "tile", "--case", 0, "--arch", "sm_100a", "--timeout", 4)
     assert result.return_value == 3
     assert "time ran out (case 0)" in result.stdout
 
