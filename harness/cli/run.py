@@ -10,8 +10,9 @@ import click
 
 from harness.boards.board import CaseValue, Spec
 from harness.cli.common import WholeNumber, json_option, print_json, stdout_console
-from harness.cli.evaluating import evaluation_for, evaluation_options, resolve, watch
+from harness.cli.evaluating import evaluation_for, evaluation_options, resolve
 from harness.cli.log_folders import run_logs
+from harness.cli.watching import watch
 from harness.errors import ExitStatus, RequestError
 from harness.evaluation.printed import printed_logs
 from harness.evaluation.record import Mode, Protocol, Status

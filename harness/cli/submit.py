@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from harness.cli.common import json_option, print_json, say, stdout_console, user_option
-from harness.cli.evaluating import evaluation_for, evaluation_options, resolve, watch
+from harness.cli.evaluating import evaluation_for, evaluation_options, resolve
 from harness.cli.log_folders import log_folder
+from harness.cli.watching import watch
 from harness.errors import ExitStatus
 from harness.evaluation.record import Mode, Status
 

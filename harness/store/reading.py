@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from harness.measure.ranking import Entry, Rank, RankClass
 from harness.store import calibrations, codec, queries, ranked, standings
 from harness.store.database import Database
 from harness.store.location import explain, location
+from harness.store.made_rows import history_row, note_of, submission_row
 from harness.store.opening import is_database_error, open_database
 from harness.store.ranked import BoardClass, Place
 from harness.store.rows import EvaluationRow, HistoryRow, Note, Standing, SubmissionRow
@@ -82,7 +82,7 @@ class Reader:
 
     def notes(self, submission_id: int) -> list[Note]:
         """The remarks on a submission, oldest first."""
-        return [_note(row) for row in self._rows(queries.NOTES, {"submission_id": submission_id})]
+        return [note_of(row) for row in self._rows(queries.NOTES, {"submission_id": submission_id})]
 
     def tags(self, submission_id: int) -> list[str]:
         """The tags of a submission, by name."""
@@ -103,7 +103,7 @@ class Reader:
                 tags.setdefault(submission_id, []).append(tag)
             columns = ("id", "submission_id", "created_at", "text")
             for row in sorted(self._db.look_up("notes", "submission_id", ids, ", ".join(columns))):
-                notes.setdefault(row[1], []).append(_note(dict(zip(columns, row, strict=True))))
+                notes.setdefault(row[1], []).append(note_of(dict(zip(columns, row, strict=True))))
         return tags, notes
 
     def techniques(self, sha256: str, extractor_version: int) -> str | None:
@@ -145,7 +145,7 @@ class Reader:
             rows = self._rows(queries.HISTORY_OF_BOARD, {"user": user, "leaderboard": leaderboard})
         known = self._noises() if rows else {}
         classes: dict[tuple[str, ...], RankClass] = {}  # few, of many rows
-        return [_history_row(row, known, classes) for row in rows]
+        return [history_row(row, known, classes) for row in rows]
 
     def board_classes(self, leaderboard: str) -> list[BoardClass]:
         """The classes of a board's scores, those that rank and those that don't, the one used last first."""
@@ -230,20 +230,7 @@ class Reader:
         rows = self._rows(query, parameters)
         if not rows:
             return None
-        row = rows[0]
-        created_at = codec.time_of(row["created_at"])
-        assert created_at is not None
-        return SubmissionRow(
-            id=row["id"],
-            leaderboard=row["leaderboard"],
-            user=row["user_name"],
-            file_name=row["file_name"],
-            sha256=row["source_sha256"],
-            created_at=created_at,
-            gpus=tuple(json.loads(row["gpus"])),
-            previous=row["previous"],
-            imported=row["published"] is not None,
-        )
+        return submission_row(rows[0])
 
     def _evaluation(self, row: codec.Row, *, with_rank: bool = True) -> EvaluationRow:
         evaluation = EvaluationRow(
@@ -306,41 +293,4 @@ def _key(of: BoardClass) -> tuple[str, ...]:
         c.isolation.value,
         c.benchmarks,
         unranked,
-    )
-
-
-def _note(row: codec.Row) -> Note:
-    created_at = codec.time_of(row["created_at"])
-    assert created_at is not None
-    return Note(row["id"], created_at, row["text"])
-
-
-def _history_row(
-    row: codec.Row, known: Mapping[NoiseKey, NoiseCalibration], classes: dict[tuple[str, ...], RankClass]
-) -> HistoryRow:
-    created_at = codec.time_of(row["created_at"])
-    assert created_at is not None
-    evaluated = row["evaluation_id"] is not None
-    rank_class = None
-    if evaluated:
-        key = tuple(row[name] for name in standings.CLASS_KEY[:-1])
-        rank_class = classes.get(key)
-        if rank_class is None:
-            rank_class = classes[key] = calibrations.calibrated(calibrations.rank_class_of(row), known)
-    return HistoryRow(
-        id=row["id"],
-        leaderboard=row["leaderboard"],
-        user=row["user_name"],
-        file_name=row["file_name"],
-        sha256=row["source_sha256"],
-        created_at=created_at,
-        evaluation_id=row["evaluation_id"],
-        mode=Mode(row["mode"]) if evaluated else None,
-        status=Status(row["status"]) if evaluated else None,
-        reason=codec.reason_of(row, "reason"),
-        rank_reason=codec.reason_of(row, "rank_reason"),
-        rank_class=rank_class,
-        interpreted=bool(row["interpreted"]),
-        score=codec.score_of(row),
-        rank_then=row["rank_then"],
     )

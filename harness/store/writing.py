@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,23 +15,20 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import URL, create_engine, delete, event, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
-from harness.errors import MachineError, RequestError
+from harness.errors import RequestError
 from harness.evaluation.record import CaseResult, EvaluationHeader, EvaluationOutcome, Status
 from harness.measure.scoring import benchmarks_digest, evaluation_score
 from harness.store import calibrations, codec, queries, schema, standings, suspended
-from harness.store.database import Database, connect, connect_postgres, of_psycopg, of_sqlite, postgres_write_lock
-from harness.store.location import BUSY_TIMEOUT_S, Location, explain, location
+from harness.store.database import Database, connect
+from harness.store.engine import engine_of, plain
+from harness.store.location import Location, explain, location
 from harness.store.migrate import upgrade
 from harness.store.opening import check_version, is_database_error, mark_interrupted
 from harness.store.process import this_process
-
-_PAGE_BYTES = 8192
-"""Sources of 2 to 4 KB fill half a page of SQLite's 4096 bytes, or leave the rest of it empty."""
 
 
 class Store:
@@ -55,10 +50,10 @@ class Store:
                 place.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if place.path is None or place.path.exists():
                 _prepare_existing(place)
-            engine = _engine(place)
+            engine = engine_of(place)
             with engine.begin() as connection:
                 upgrade(connection)
-                _complete(_plain(connection))
+                _complete(plain(connection))
         except Exception as error:
             if isinstance(error, OSError | SQLAlchemyError) or is_database_error(error):
                 raise explain(error, place) from error
@@ -152,7 +147,7 @@ class Store:
                     finished_at=_now(),
                 )
             )
-            standings.record(_plain(connection), evaluation_id)
+            standings.record(plain(connection), evaluation_id)
 
     def keep_techniques(self, sha256: str, extractor_version: int, findings: str) -> None:
         """Record what an extractor read from a recorded source, as JSON text; nothing when that is there already."""
@@ -219,7 +214,7 @@ class Store:
                     f"submission {submission_id} is being evaluated",
                     hint="Delete it when the evaluation has ended, or stop that first.",
                 )
-            standings.forget(_plain(connection), submission_id)
+            standings.forget(plain(connection), submission_id)
             connection.execute(delete(cases).where(cases.c.evaluation_id.in_(select(evaluations.c.id).where(of_it))))
             connection.execute(delete(evaluations).where(of_it))
             for table in (schema.notes, schema.tags):
@@ -262,59 +257,6 @@ def _complete(db: Database) -> None:
     for class_id in standings.stale_classes(db):
         standings.refresh_class(db, class_id)
     suspended.restore(db)
-
-
-def _engine(place: Location) -> Engine:
-    # No pool: between calls there is no open descriptor that a forked worker could inherit.
-    if place.dsn is not None:
-        dsn = place.dsn
-        engine = create_engine(
-            "postgresql+psycopg://", poolclass=NullPool, creator=lambda: connect_postgres(dsn, autocommit=False)
-        )
-    else:
-        engine = create_engine(
-            URL.create("sqlite", database=str(place.path)), poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}
-        )
-        event.listen(engine, "connect", _configure_sqlite)
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later may fail at once when another wrote in between; one that
-        # takes the write lock at its start waits for it.
-        for statement in postgres_write_lock() if place.dsn is not None else ("BEGIN IMMEDIATE",):
-            connection.exec_driver_sql(statement)
-
-    return engine
-
-
-def _configure_sqlite(connection: sqlite3.Connection, _: object) -> None:
-    connection.isolation_level = None  # transactions are ours to begin, in `_begin`, schema changes included
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a file that is new
-    _use_wal(connection)
-
-
-def _plain(connection: Connection) -> Database:
-    """The driver's connection below SQLAlchemy's, in the same transaction."""
-    driver = connection.connection.driver_connection
-    return of_sqlite(driver) if isinstance(driver, sqlite3.Connection) else of_psycopg(driver)
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Readers never wait for the writer in WAL mode. The switch is made once, and SQLite does not wait to make it."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
-    while True:
-        try:
-            mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-            if mode != "wal":
-                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            if mode == "wal":
-                return
-            raise MachineError(f"this file system gives SQLite no WAL mode (got {mode})", where="the store")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
 
 
 def _insert(connection: Connection, table: Any, **values: Any) -> int:

@@ -18,7 +18,7 @@ from harness.files import replacing
 from harness.store import queries
 from harness.store.database import Database
 from harness.store.reading import Reader
-from harness.transfer import calibration_lines, lines, published
+from harness.transfer import calibration_lines, lines, published_rows
 from harness.transfer.fields import in_ascii
 
 _PAGE = 200
@@ -119,7 +119,7 @@ def export_parquet(
         count = 0
         for page in pages(reader.database, leaderboard, user, whole=False) if reader.database is not None else ():
             for submission in page.submissions:
-                yield from published.rows_of(submission, page.evaluations.get(submission["id"], []))
+                yield from published_rows.rows_of(submission, page.evaluations.get(submission["id"], []))
             count += len(page.submissions)
             told(count)
 

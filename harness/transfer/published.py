@@ -1,4 +1,4 @@
-"""Rows of the published competition data, and submissions of ours: one to the other and back.
+"""Rows of the published competition data as submissions. (The way back: `published_rows`.)
 
 The columns are those of the hosted service's export. Scores are seconds; the file has one row for each submission and
 runner. What we make of a row keeps the row's own fields beside it, so that it is exported as it came.
@@ -9,11 +9,10 @@ that somebody claims, with no samples to check it by.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -30,7 +29,7 @@ from harness.evaluation.record import (
     ReasonCode,
     Status,
 )
-from harness.store import codec, standings
+from harness.store import codec
 from harness.store.bulk import NewEvaluation, NewSubmission
 from harness.transfer.documents import is_number, is_text
 from harness.transfer.errors import (
@@ -62,8 +61,8 @@ COLUMNS = (
 )
 REQUIRED = ("submission_id", "problem_name", "user_id", "submission_time", "code")
 ORIGIN = "published"
-_OF_THE_SUBMISSION = ("submission_id", "leaderboard_id", "user_id", "user_name", "code_id", "file_name")
-_OF_THE_RUN = ("status", "score", "passed", "mode", "runner")
+OF_THE_SUBMISSION = ("submission_id", "leaderboard_id", "user_id", "user_name", "code_id", "file_name")
+OF_THE_RUN = ("status", "score", "passed", "mode", "runner")
 _STATUS = {
     "succeeded": Status.PASSED,
     "failed": Status.FAILED,
@@ -74,13 +73,8 @@ _STATUS = {
     "pending": Status.INTERRUPTED,
 }
 """What has not ended there never ends here."""
-_STATUS_WORD = {
-    Status.PASSED: "succeeded",
-    Status.TIMEOUT: "timed_out",
-    Status.RUNNING: "running",
-}
 _IMPORTED = Reason(ReasonCode.IMPORTED, "imported from a parquet file; it was neither measured nor checked here")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 2**63
 
 
@@ -138,14 +132,14 @@ def submission_id_of(row: object) -> int | None:
 
 def check_submission(kept: object) -> None:
     """Raise RowError unless these are a row's own fields, as `submission_of` keeps them with the submission."""
-    _check_kept(kept, _OF_THE_SUBMISSION)
-    if isinstance(kept, dict) and not kept.keys().isdisjoint(_OF_THE_RUN):  # of a row without a run
+    _check_kept(kept, OF_THE_SUBMISSION)
+    if isinstance(kept, dict) and not kept.keys().isdisjoint(OF_THE_RUN):  # of a row without a run
         check_run(kept)
 
 
 def check_run(kept: object) -> None:
     """Raise RowError unless these are a row's own fields, as `submission_of` keeps them with the evaluation."""
-    _check_kept(kept, _OF_THE_RUN)
+    _check_kept(kept, OF_THE_RUN)
 
 
 def _check_kept(kept: object, names: Sequence[str]) -> None:
@@ -174,42 +168,13 @@ _FITS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def rows_of(submission: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The rows of a submission, one for each evaluation; both as the tables have them, the submission with its text.
-
-    Values in the order of `COLUMNS`, `submission_time` in microseconds. Ids that only the hosted service gives are
-    derived from what they stand for: equal for equal code, board or user.
-    """
-    names = _kept(submission["published"], check_submission) or {
-        "submission_id": submission["id"],
-        "leaderboard_id": _number(submission["leaderboard"]),
-        "user_id": submission["user_name"],
-        "user_name": submission["user_name"],
-        "code_id": int(submission["source_sha256"][:15], 16),
-        "file_name": submission["file_name"],
-    }
-    if evaluations:
-        runs = [_run(evaluation) for evaluation in evaluations]
-    else:
-        runs = [{name: names.get(name) for name in _OF_THE_RUN}]
-    created_at = codec.time_of(submission["created_at"])
-    assert created_at is not None
-    shared = {
-        **{name: names.get(name) for name in _OF_THE_SUBMISSION},
-        "problem_name": submission["leaderboard"],
-        "submission_time": (created_at - _EPOCH) // timedelta(microseconds=1),
-        "code": submission["text"],
-    }
-    return [tuple({**shared, **run}[name] for name in COLUMNS) for run in runs]
-
-
 def _template(names: tuple[str, ...]) -> str:
     """JSON text of an object but for its values; faster than `json.dumps` where texts come again and again."""
     return "{" + ", ".join(f'"{name}": %s' for name in names) + "}"
 
 
-_SUBMISSION, _RUN = _template(_OF_THE_SUBMISSION), _template(_OF_THE_RUN)
-_SUBMISSION_AND_RUN = _template(_OF_THE_SUBMISSION + _OF_THE_RUN)
+_SUBMISSION, _RUN = _template(OF_THE_SUBMISSION), _template(OF_THE_RUN)
+_SUBMISSION_AND_RUN = _template(OF_THE_SUBMISSION + OF_THE_RUN)
 
 
 def _number_text(value: object) -> str:
@@ -287,34 +252,6 @@ ENDED_ELSEWHERE: dict[str, Any] = {"host": "", "pid": 0, "process_start": ""}
 """Of an evaluation that no process here ran."""
 
 
-def _run(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    kept = _kept(evaluation["published"], check_run)
-    if kept is not None:
-        return {name: kept.get(name) for name in _OF_THE_RUN}
-    status = Status(evaluation["status"])
-    # The schema has no word for a score that does not rank: it would be read as one that does.
-    score_ns = evaluation["score_ns"] if standings.ranks(evaluation) else None
-    return {
-        "status": _STATUS_WORD.get(status, "failed"),
-        "score": None if score_ns is None else score_ns / 1e9,
-        "passed": None if status is Status.RUNNING else status is Status.PASSED,
-        "mode": evaluation["mode"],
-        "runner": evaluation["device_name"],
-    }
-
-
-def _kept(text: str | None, check: Callable[[object], None]) -> dict[str, Any] | None:
-    """What was kept of a row; None where nothing was, or something that no file takes."""
-    if not text:
-        return None
-    try:
-        kept: dict[str, Any] = json.loads(text)
-        check(kept)
-    except (ValueError, RecursionError, RowError):
-        return None
-    return kept
-
-
 def _time_text(time_us: object) -> str:
     """As codec.time_text has it; put together, since days and minutes come again and again."""
     if not isinstance(time_us, int):
@@ -329,7 +266,7 @@ def _time_text(time_us: object) -> str:
 
 @lru_cache(maxsize=8192)
 def _day_text(days: int) -> str:
-    return (_EPOCH.date() + timedelta(days=days)).isoformat()
+    return (EPOCH.date() + timedelta(days=days)).isoformat()
 
 
 @lru_cache(maxsize=1440)
@@ -346,7 +283,3 @@ def _score(score: object) -> float | None:
     if not SHORTEST_NS <= score * 1e9 <= LONGEST_NS:
         raise RowError(f"score is {score!r} seconds (allowed: 1e-12 to 9e9)")
     return float(score)
-
-
-def _number(text: str) -> int:
-    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)

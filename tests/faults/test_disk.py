@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.boards.loader import load_board
-from harness.cli.evaluating import watch
+from harness.cli.watching import watch
 from harness.errors import ExitStatus, MachineError, disk_fault
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.plan import Plan

@@ -39,7 +39,8 @@ from harness.store import Store, open_reader, standings
 from harness.store.database import connect
 from harness.store.location import location
 from harness.transfer.errors import RowError
-from harness.transfer.published import COLUMNS, rows_of, submission_of
+from harness.transfer.published import COLUMNS, submission_of
+from harness.transfer.published_rows import rows_of
 
 Run = Callable[..., Result]
 SCHEMA = pa.schema(

@@ -48,7 +48,7 @@ class _Loader(importlib.abc.Loader):
 
 def install(collector: Collector) -> None:
     """Stop every DSL's launches at its compiler, from the moment that it is imported."""
-    from harness.compiling.worker import cuda_hooks, cute_hooks, helion_hooks, triton_hooks
+    from harness.compiling.worker import cuda_hooks, cute_hooks, helion_hooks, nvrtc_hooks, triton_hooks
 
     def seen(name: str, action: Callable[[Collector], None]) -> Callable[[], None]:
         def run() -> None:
@@ -63,6 +63,7 @@ def install(collector: Collector) -> None:
         "cutlass": seen("cute", cute_hooks.install),
     }
     cuda_hooks.install(collector)
+    nvrtc_hooks.install(collector)
     cute_hooks.prepare(collector)
     helion_hooks.prepare()
     for name in list(actions):

@@ -18,6 +18,7 @@ import harness.compiling.worker.cute_hooks
 import harness.compiling.worker.helion_hooks
 import harness.compiling.worker.hooks
 import harness.compiling.worker.inputs
+import harness.compiling.worker.nvrtc_hooks
 import harness.compiling.worker.triton_driver
 import harness.compiling.worker.triton_hooks
 import harness.worker.entry  # noqa: F401
