@@ -45,10 +45,11 @@ def calibrate_command(names: tuple[str, ...], runs: int, as_json: bool) -> None:
 
     Exit status: 0 done; 2 the request was wrong; 3 this machine can't do it.
     """
+    boards = [find_board(name) for name in dict.fromkeys(names)]  # before torch is imported
+
     from harness.calibrating.noise import baseline
     from harness.store import Store
 
-    boards = [find_board(name) for name in dict.fromkeys(names)]
     for board in boards:
         baseline(board)  # there is one, before anything is measured
     with device_held(), _workplace() as (logs, server), Store.open() as store:
