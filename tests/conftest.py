@@ -6,11 +6,17 @@ import gc
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from harness.compiling.workplace import Workplace
 
 # Examples are timed by the wall, and two cores have other things to do: what takes long is seen in the durations.
 settings.register_profile("shared", deadline=None)
@@ -73,6 +79,33 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip(f"NOT TESTED on PostgreSQL: {error}")
     yield server
     server.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def workplace() -> Iterator[Workplace]:
+    """Where files are compiled: warm, so that each compilation need not import torch and Triton again."""
+    from harness.compiling.workplace import Workplace
+    from harness.sandbox import best_level
+
+    with Workplace(best_level(), ["triton"]) as place:
+        yield place
+
+
+@pytest.fixture
+def harness_compile(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The real `harness compile`, over the warm workplace."""
+    from click.testing import CliRunner
+
+    from harness.cli.main import cli
+    from harness.compiling import compile as supervisor
+
+    original = supervisor.compile_file
+    monkeypatch.setattr(supervisor, "compile_file", lambda *a, **k: original(*a, **{**k, "workplace": workplace}))
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(cli, ["compile", *map(str, arguments)], standalone_mode=False)
+
+    return run
 
 
 @pytest.fixture

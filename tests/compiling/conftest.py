@@ -1,4 +1,4 @@
-"""The kernel library, compiled once a session in one warm workplace, two kernels at a time."""
+"""The kernel library, compiled once a session in the warm workplace, two kernels at a time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,8 @@ from harness.compiling.architectures import find_architecture
 from harness.compiling.compile import Compiled, compile_file
 from harness.compiling.request import CompileRequest
 from harness.compiling.workplace import Workplace
-from harness.sandbox import best_level
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="session")
-def workplace() -> Iterator[Workplace]:
-    with Workplace(best_level(), ["triton"]) as place:
-        yield place
 
 
 @pytest.fixture(scope="session")

@@ -28,15 +28,8 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(workplace, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The real command over the warm workplace of this session."""
-    original = supervisor.compile_file
-    monkeypatch.setattr(supervisor, "compile_file", lambda *a, **k: original(*a, **{**k, "workplace": workplace}))
-
-    def run_(*arguments: object) -> Result:
-        return CliRunner().invoke(cli, ["compile", *map(str, arguments)], standalone_mode=False)
-
-    return run_
+def run(harness_compile: Run) -> Run:
+    return harness_compile
 
 
 def test_the_screen(run: Run) -> None:

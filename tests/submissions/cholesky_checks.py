@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+from click.testing import Result
 from emulated import ROOT
 
 FOLDER = ROOT / "submissions" / "cholesky"
@@ -75,17 +74,12 @@ def functions_of(file: str) -> dict[str, str]:
     return {node.name: ast.unparse(node) for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
-def compile_without_spills(file: Path, arch: str, ptx: Path, sass: Path, home: Path) -> list[dict[str, Any]]:
+def compile_without_spills(
+    harness_compile: Callable[..., Result], file: Path, arch: str, ptx: Path, sass: Path
+) -> list[dict[str, Any]]:
     """The kernels of a case of several blocks as compile mode tells of them; their listings are in `ptx` and `sass`."""
-    command = [sys.executable, "-m", "harness.cli.main", "compile", str(file), "--arch", arch, "--case", "4"]
-    done = subprocess.run(
-        [*command, "--json", "--ptx", str(ptx), "--sass", str(sass)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HARNESS_HOME": str(home)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    done = harness_compile(file, "--arch", arch, "--case", "4", "--json", "--ptx", ptx, "--sass", sass)
+    assert done.return_value == 0, done.stdout[-2000:] + done.stderr[-2000:] + repr(done.exception)
     (compilation,) = json.loads(done.stdout)["compilations"]
     for kernel in compilation["kernels"]:
         assert kernel["resources"]["spill_store_bytes"] == 0

@@ -332,9 +332,9 @@ def test_ptx_is_right(file: str, arch: str, reference, tmp_path: Path, monkeypat
 # Compiled --------------------------------------------------------------------------------------------------------
 
 
-def compile_file(file: str, arch: str, folder: Path) -> list[dict[str, Any]]:
+def compile_file(harness_compile, file: str, arch: str, folder: Path) -> list[dict[str, Any]]:
     """The kernels of a case of several blocks: what `harness compile` reports, and the texts of their PTX and SASS."""
-    made = compile_without_spills(FOLDER / file, arch, folder / "ptx", folder / "sass", folder / "home")
+    made = compile_without_spills(harness_compile, FOLDER / file, arch, folder / "ptx", folder / "sass")
     texts = [[path.read_text() for path in sorted((folder / kind).iterdir())] for kind in ("ptx", "sass")]
     kernels = [kernel | {"ptx": ptx, "sass": sass} for kernel, ptx, sass in zip(made, *texts, strict=True)]
     assert len(kernels) == 4  # of factor_kernel one, of product_kernel three
@@ -347,8 +347,8 @@ def products(kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-def test_hopper_multiplies_with_wgmma_and_fits_twice(tmp_path: Path) -> None:
-    for kernel in products(compile_file(HOPPER, "sm_90a", tmp_path)):
+def test_hopper_multiplies_with_wgmma_and_fits_twice(harness_compile, tmp_path: Path) -> None:
+    for kernel in products(compile_file(harness_compile, HOPPER, "sm_90a", tmp_path)):
         assert kernel["occupancy"]["blocks"] == 2
         assert len(re.findall(r"HGMMA\.64x128x8\.F32\.TF32", kernel["sass"])) == 6
         assert kernel["sass"].count("UTMALDG.2D") == 4
@@ -363,9 +363,11 @@ def test_hopper_multiplies_with_wgmma_and_fits_twice(tmp_path: Path) -> None:
         (LATE, ["alloc", "mma", "ld", "relinquish_alloc_permit", "dealloc"]),
     ],
 )
-def test_blackwell_multiplies_with_tcgen05_and_fits_four_times(file: str, order: list[str], tmp_path: Path) -> None:
+def test_blackwell_multiplies_with_tcgen05_and_fits_four_times(
+    harness_compile, file: str, order: list[str], tmp_path: Path
+) -> None:
     module = load_submission("cholesky", file)
-    kernels = products(compile_file(file, "sm_100a", tmp_path))
+    kernels = products(compile_file(harness_compile, file, "sm_100a", tmp_path))
     for kernel in kernels:
         resources = kernel["resources"]
         assert kernel["occupancy"]["blocks"] == module.CTAS_PER_SM == 4

@@ -137,12 +137,12 @@ COLUMNS = {"blocked": {128}, "persistent": {256, 512}, "warpspec": {256, 512}}
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["blocked", "persistent", "warpspec"])
-def test_compiles_to_what_it_should(kind: str, tmp_path: Path) -> None:
+def test_compiles_to_what_it_should(harness_compile, kind: str, tmp_path: Path) -> None:
     pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
     text = (FOLDER / f"cholesky_gluon_tcgen05_{kind}.py").read_text()
     copy = tmp_path / "kernels.py"
     copy.write_text(text if kind == "blocked" else text + UPDATE_ALONE)
-    kernels = compile_without_spills(copy, "sm_100a", tmp_path, tmp_path, tmp_path / "home")
+    kernels = compile_without_spills(harness_compile, copy, "sm_100a", tmp_path, tmp_path)
     for kernel in kernels:
         if kernel["name"] == "update_kernel":
             assert kernel["resources"]["tensor_memory_columns"] in COLUMNS[kind]

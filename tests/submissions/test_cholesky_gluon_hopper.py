@@ -164,19 +164,19 @@ def custom_kernel(data):
 """Appended to a file of which the updates, the hot kernels, are compiled alone."""
 
 
-def compiled(file: str, folder: Path, arch: str, appended: str = "") -> list[dict]:
+def compiled(harness_compile, file: str, folder: Path, arch: str, appended: str = "") -> list[dict]:
     """The kernels of a file as compile mode tells of them; their PTX and SASS are in `folder`."""
     pytest.importorskip("triton.experimental.gluon", reason="Triton with Gluon is not installed")
     copy = folder / "kernels.py"
     copy.write_text((FOLDER / file).read_text() + appended)
-    kernels = compile_without_spills(copy, arch, folder, folder, folder / "home")
+    kernels = compile_without_spills(harness_compile, copy, arch, folder, folder)
     for listing in folder.glob("*.sass"):
         assert not {"STL", "LDL"} & set(re.findall(r"[A-Z]+", listing.read_text()))
     return kernels
 
 
-def test_the_update_for_hopper_compiles_to_what_it_should(tmp_path: Path) -> None:
-    kernels = compiled(WGMMA, tmp_path, "sm_90a", UPDATES[WGMMA])
+def test_the_update_for_hopper_compiles_to_what_it_should(harness_compile, tmp_path: Path) -> None:
+    kernels = compiled(harness_compile, WGMMA, tmp_path, "sm_90a", UPDATES[WGMMA])
     assert {kernel["name"] for kernel in kernels} == {"update_kernel"}
     widths = set()
     for listing in tmp_path.glob("*.sass"):
@@ -187,8 +187,8 @@ def test_the_update_for_hopper_compiles_to_what_it_should(tmp_path: Path) -> Non
     assert widths == {"128", "256"}
 
 
-def test_the_portable_update_compiles_to_what_it_should(tmp_path: Path) -> None:
-    compiled(BLOCKED, tmp_path, "sm_100a", UPDATES[BLOCKED])
+def test_the_portable_update_compiles_to_what_it_should(harness_compile, tmp_path: Path) -> None:
+    compiled(harness_compile, BLOCKED, tmp_path, "sm_100a", UPDATES[BLOCKED])
     (listing,) = tmp_path.glob("*.sass")
     words = set(re.findall(r"[A-Z][A-Z0-9]+", listing.read_text()))
     assert {"LDGSTS", "LDS"} <= words
@@ -197,6 +197,6 @@ def test_the_portable_update_compiles_to_what_it_should(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("file", "arch"), [(WGMMA, "sm_90a"), (BLOCKED, "sm_90a"), (BLOCKED, "sm_100a")])
-def test_all_kernels_compile_without_spills(tmp_path: Path, file: str, arch: str) -> None:
-    names = {kernel["name"] for kernel in compiled(file, tmp_path, arch)}
+def test_all_kernels_compile_without_spills(harness_compile, tmp_path: Path, file: str, arch: str) -> None:
+    names = {kernel["name"] for kernel in compiled(harness_compile, file, tmp_path, arch)}
     assert names == {"factor_kernel", "solve_kernel", "update_kernel"}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -77,19 +74,16 @@ def test_sums_that_leave_no_room_for_scales_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("board", "file"), BLACKWELL)
-def test_compiles_for_blackwell_with_fp4_mma_and_no_spills(board: str, file: str, tmp_path: Path) -> None:
+def test_compiles_for_blackwell_with_fp4_mma_and_no_spills(
+    harness_compile, board: str, file: str, tmp_path: Path
+) -> None:
     """The first benchmark case; a kernel that breaks a limit of tensor or shared memory has another exit status."""
     path = ROOT / "submissions" / board / file
-    command = [sys.executable, "-m", "harness.cli.main", "compile", str(path)]
-    done = subprocess.run(
-        [*command, "--arch", "sm_100a", "--case", "0", "--sass", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    for listing in tmp_path.glob("*.sass"):
+    done = harness_compile(path, "--arch", "sm_100a", "--case", "0", "--sass", tmp_path / "sass")
+    assert done.return_value == 0, done.stdout[-2000:] + done.stderr[-2000:] + repr(done.exception)
+    listings = [*(tmp_path / "sass").glob("*.sass")]
+    assert listings
+    for listing in listings:
         sass = listing.read_text()
         assert "UTCOMMA" in sass  # tcgen05.mma of FP4 with block scales
         assert "UTMALDG" in sass
