@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,6 +55,7 @@ main(sys""",
 
 def command(*arguments: str, code: str = BATCHES, most_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
     def limit() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a shell's background job, and so this one, has ignored
         if most_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
