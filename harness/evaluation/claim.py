@@ -86,11 +86,11 @@ def _path(name: str) -> Path:
 
 def _try(name: str) -> int | None:
     """A descriptor that holds the lock, or None while somebody else does."""
-    old = os.umask(0)
     try:
-        fd = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)  # every user of the machine shares it
-    finally:
-        os.umask(old)
+        # Without O_CREAT first: in a sticky folder the kernel may refuse it on a file of another user that is there.
+        fd = os.open(_path(name), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        fd = _made(_path(name))
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -99,6 +99,15 @@ def _try(name: str) -> int | None:
     os.ftruncate(fd, 0)
     os.write(fd, str(os.getpid()).encode())
     return fd
+
+
+def _made(path: Path) -> int:
+    """A descriptor of a lock that every user of the machine shares."""
+    old = os.umask(0)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    finally:
+        os.umask(old)
 
 
 def _holder(name: str) -> str:
