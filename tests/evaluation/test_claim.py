@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
 import uuid
+from typing import Any
+
+import pytest
 
 from harness.evaluation.claim import claim_one_of
 
@@ -50,6 +54,25 @@ def test_several_devices_are_spread_over() -> None:
     claim.release()
     holder.kill()
     holder.wait()
+
+
+def test_a_lock_that_another_user_made_is_opened_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Linux does in a sticky folder (fs.protected_regular): O_CREAT on a file that is another user's is refused.
+    name = f"test-{uuid.uuid4()}"
+    first = claim_one_of([name], lambda text: None)
+    assert first is not None
+    first.release()
+    really = os.open
+
+    def protected(path: Any, flags: int, *rest: Any) -> int:
+        if flags & os.O_CREAT and str(path).endswith(".lock"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", protected)
+    again = claim_one_of([name], lambda text: None)
+    assert again is not None
+    again.release()
 
 
 def test_no_device_needs_no_claim() -> None:
