@@ -30,10 +30,11 @@ class Answer:
 class CommandServer:
     """Calls `harness`. Text is passed on byte by byte, as UTF-8; a lone surrogate is the byte that it stands for."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "command_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, *, evaluating: bool = False) -> None:
+        """With `evaluating`, for calls that would each import torch."""
+        command = [sys.executable, str(HERE / "command_server.py"), *(["--evaluating"] if evaluating else [])]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def close(self) -> None:
         self._process.communicate()

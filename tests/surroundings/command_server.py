@@ -1,5 +1,6 @@
 """Runs `harness` many times without starting an interpreter for each: every request is a fork of this process, which
-has the commands imported. Requests and answers are lines of JSON; bytes travel as Latin-1."""
+has the commands imported, and with `--evaluating` torch and what runs an evaluation. Requests and answers are lines of
+JSON; bytes travel as Latin-1."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from typing import Any
 KILLED = -9
 IMPORTED = ("rich.syntax", "rich.table", "harness.cli.report", "harness.store.writing", "harness.techniques")
 """What the commands import when they are called."""
+EVALUATING = ("torch", "harness.evaluation.evaluate", "harness.comparing.paired", "harness.boards.lint")
 
 
 def serve() -> None:
@@ -24,7 +26,7 @@ def serve() -> None:
 
     for module, _ in main.COMMANDS.values():
         importlib.import_module(module)
-    for name in IMPORTED:
+    for name in (*IMPORTED, *(EVALUATING if "--evaluating" in sys.argv else ())):
         importlib.import_module(name)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
