@@ -89,7 +89,7 @@ extern "C" __global__ void mark(volatile int *word, int call) {
   tell(word, call);
 }
 
-// The digest of an output: 96 bits that nobody can tell who doesn't know every byte of it.
+// The digest of an output, 96 bits over every byte of it. Words that may be chosen freely can steer it: docs/trust.md.
 //
 // It is built on the permutation of Chaskey (Mouha et al., "Chaskey: An Efficient MAC Algorithm for 32-bit
 // Microcontrollers", 2014), 128 bits wide, four of its rounds: whoever wants another output of a digest told before has

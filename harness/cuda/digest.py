@@ -1,7 +1,7 @@
 """The digest of an output in device memory: what a worker is committed to once it has told it.
 
-96 bits that can't be known without every byte of the output, by the kernel `digest` of clock.cu. Worker and supervisor
-use the same.
+96 bits over every byte of the output, by the kernel `digest` of clock.cu. Worker and supervisor use the same.
+What it can't hold against somebody who chooses words that no check looks at is in docs/trust.md.
 """
 
 from __future__ import annotations
